@@ -1,0 +1,63 @@
+// Reductions as data. A reduction is a monoid: a state of a few components, its identity, a way to lift elements into
+// a state and a way to combine two states. Interpreter, lowering and the law tests all read this one table.
+//
+//   sum prod max min any all argmax argmin   what users write
+//   max_sumexp   state (m, s): m = max x, s = sum exp(x - p(m)), p(m) = m, or 0 where m is infinite
+//                (online softmax, Milakov and Gimelshein 2018). Identity (-inf, 0).
+//   moments      state (n, hi, lo, m2): count, mean = hi + lo with hi near every element, sum of squared deviations
+//                (Welford 1962; merge by Chan, Golub and LeVeque 1983). Identity (0, 0, 0, 0). The unevaluated sum
+//                hi + lo keeps x - mean exact to rounding when the mean is large beside the spread.
+//
+// Laws, tested for every row: combine is associative up to rounding, combine(identity, s) == s == combine(s, identity)
+// exactly, combine(identity, identity) == identity exactly, lifting in any chunking gives the same state up to rounding.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/dtype.h"
+#include "ir/ops.h"
+
+namespace bz {
+
+enum class Monoid : std::uint8_t { sum, prod, max, min, any, all, argmax, argmin, max_sumexp, moments };
+
+// Builds scalar arithmetic; a monoid's functions are written against it. Lowering implements it by appending kernel
+// IR, the interpreter by computing. A handle is whatever the implementation says it is.
+class ScalarBuilder {
+ public:
+  using Handle = std::int32_t;
+  virtual ~ScalarBuilder() = default;
+  virtual Handle apply(ScalarOp op, std::span<const Handle> args, DType result) = 0;
+  virtual Handle constant(const Scalar& value) = 0;
+};
+
+using Handles = std::vector<ScalarBuilder::Handle>;
+
+struct MonoidInfo {
+  Monoid kind;
+  std::string_view text;
+  int inputs;      // operands reduced together: 2 for argmax and argmin (value, index), else 1
+  int components;  // components of the state
+  // combine(a, b) and combine(b, a) have the same bits. When false, lowering combines in index order.
+  bool commutative;
+  bool user;  // may be written in programs; the others are made by the compiler
+  std::string_view doc;
+
+  // Types of the state for an operand of type `t` (the value operand): f16 and bf16 accumulate in f32.
+  std::vector<DType> (*component_dtypes)(DType t);
+  // The identity state.
+  std::vector<Scalar> (*identity)(DType t);
+  Handles (*combine)(ScalarBuilder& b, DType t, const Handles& lhs, const Handles& rhs);
+  // State of a chunk of elements: elements[e][i] is operand i of element e, already of the compute type. valid[e]
+  // is a bool handle, or -1 for an element that is always there; an invalid element counts as not there.
+  Handles (*lift)(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid);
+};
+
+std::span<const MonoidInfo> monoids();
+const MonoidInfo& info(Monoid m);
+std::optional<Monoid> parse_monoid(std::string_view text);
+
+}  // namespace bz

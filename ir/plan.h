@@ -1,0 +1,41 @@
+// The plan: all that a runtime needs to run a compiled program. Compiler and runtime meet here and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/shape.h"
+
+namespace bz {
+
+struct PlanBuffer {
+  enum class Kind : std::uint8_t { input, output, temporary };
+  std::string name;  // of the input or output; "t0", "t1", ... for temporaries
+  Kind kind = Kind::temporary;
+  Type type;
+  std::int64_t bytes() const { return type.elements() * size_of(type.dtype); }
+};
+
+struct PlanKernel {
+  std::string name;            // symbol in the module
+  std::vector<int> arguments;  // indices into Plan::buffers, one pointer argument each, in order
+  std::int64_t grid = 1;       // blocks, at most 2^31 - 1
+  int block = 1;               // threads, at most 1024
+  int shared_bytes = 0;        // dynamic shared memory
+  bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
+};
+
+struct Plan {
+  std::string name;
+  std::vector<PlanBuffer> buffers;
+  std::vector<PlanKernel> kernels;  // in launch order
+  // Alignment in bytes that the kernels need of every argument's address. Temporaries always have 256.
+  int alignment = 16;
+  std::string ptx;      // for the CUDA runtime; empty when compiled for the simulator
+  int ptx_version = 0;  // 10 * major + minor, of `ptx`
+  int sm = 0;           // target of `ptx`
+  std::string bitcode;  // LLVM bitcode for the simulator, primitives not yet bound; empty when compiled for CUDA
+};
+
+}  // namespace bz

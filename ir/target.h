@@ -1,0 +1,32 @@
+// What the compiler needs to know of the machine it compiles for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bz {
+
+struct Target {
+  std::string name = "sm_90";  // "sm_75", ..., "sim"
+  bool sim = false;            // compile for the host simulator; the limits below still hold
+  int sm = 90;                 // compute capability, 10 * major + minor
+  int ptx = 0;                 // PTX ISA version, 10 * major + minor; 0: the oldest that knows `sm`
+  int multiprocessors = 132;
+  int max_threads_per_block = 1024;
+  int max_shared_bytes = 232448;  // a block may have, with opt-in
+  int registers_per_block = 65536;
+  std::int64_t l2_bytes = 50ll << 20;
+  double dram_bytes_per_second = 4.28e12;  // copy speed, read plus write
+};
+
+// "sm_90" -> its limits; the number of multiprocessors and bandwidth are those of a usual card of the kind. nullopt
+// for a name that is not known. "sim" is the simulator, with the limits of sm_90.
+std::optional<Target> parse_target(std::string_view name);
+std::vector<std::string> known_targets();  // "sm_75", "sm_80", ...; without "sim"
+// Oldest PTX ISA version (10 * major + minor) that knows compute capability `sm`: 63 for sm_75, 78 for sm_90.
+int minimum_ptx(int sm);
+
+}  // namespace bz

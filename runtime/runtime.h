@@ -1,0 +1,97 @@
+// Running plans. A Device holds memory and loads plans; a Program is a loaded plan that can be run many times.
+// The CUDA device and the simulator are the two implementations; nothing above knows which it has.
+//
+//   std::unique_ptr<Device> d = open_device("cuda");       // or "sim", or best_device()
+//   std::unique_ptr<Program> p = d->load(plan);
+//   void* x = d->allocate(bytes); d->copy_in(x, host, bytes); ...
+//   p->run({x, y}, nullptr);  d->synchronize();
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/plan.h"
+#include "ir/target.h"
+
+namespace bz {
+
+// A CUstream of the caller's, or nullptr for the device's own stream. The simulator ignores it.
+using StreamHandle = void*;
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  // `arguments`: device addresses of the plan's inputs then outputs, in plan order, each aligned to
+  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. Throws DeviceError.
+  virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string kind() const = 0;  // "cuda" or "sim"
+  virtual std::string name() const = 0;  // "NVIDIA H200"
+  // Target to compile for: PTX version chosen from the driver, everything else read off the device.
+  virtual Target target() const = 0;
+  virtual std::unique_ptr<Program> load(const Plan& plan) = 0;  // throws DeviceError
+
+  virtual void* allocate(std::int64_t bytes) = 0;  // 256-byte aligned; never null, also for 0 bytes
+  virtual void release(void* p) = 0;
+  virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
+  virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
+  virtual void fill(void* device, unsigned char byte, std::int64_t bytes) = 0;
+  virtual void synchronize() = 0;  // waits for the device's own stream; throws DeviceError on a failed kernel
+
+  // Seconds on the device of each of `repeats` runs of `program`, after `warmup` runs; with CUDA events on CUDA,
+  // the host clock in the simulator.
+  virtual std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup, int repeats) = 0;
+};
+
+// Memory of a device, released with the object.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(Device& device, std::int64_t bytes) : device_(&device), p_(device.allocate(bytes)) {}
+  DeviceBuffer(DeviceBuffer&& o) noexcept : device_(o.device_), p_(std::exchange(o.p_, nullptr)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& o) noexcept {
+    std::swap(device_, o.device_);
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (p_ != nullptr) device_->release(p_);
+  }
+  void* get() const { return p_; }
+
+ private:
+  Device* device_ = nullptr;
+  void* p_ = nullptr;
+};
+
+struct SimOptions {
+  bool nan_memory = true;     // fresh and shared memory is filled with NaN patterns (0xFF bytes)
+  bool check_bounds = false;  // every load and store is checked against the buffers of the launch
+  std::uint64_t seed = 0;     // order of threads in a block and of blocks; 0: ascending
+  int workers = 0;            // host threads that run blocks; 0: one a core
+};
+
+struct DeviceInfo {
+  std::string kind, name;
+  int ordinal = 0;
+  Target target;
+};
+
+std::unique_ptr<Device> open_sim(const SimOptions& options = {});
+// Throws DeviceError that says what is missing: no driver library, no device, a driver too old, a stub library.
+std::unique_ptr<Device> open_cuda(int ordinal = 0);
+// A CUDA device when one can be opened, else the simulator; `why_not` receives the reason there is no GPU.
+std::unique_ptr<Device> best_device(std::string* why_not = nullptr);
+// Every device that can be opened, the simulator last; `cuda_problem` receives why there is no CUDA device.
+std::vector<DeviceInfo> list_devices(std::string* cuda_problem = nullptr);
+
+}  // namespace bz
