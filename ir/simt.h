@@ -1,0 +1,26 @@
+// The SIMT primitives: the only functions an emitted LLVM module calls that it does not define. One module serves
+// GPU and simulator; each binds these names in its own last step and nothing else differs.
+//
+//   i32 @bz.tid()                          index of the thread in its block
+//   i32 @bz.ctaid()                        index of the block in the grid
+//   void @bz.barrier()                     all threads of the block; orders shared and global memory of the block
+//   i32 @bz.shfl.xor(i32 value, i32 mask)  value of lane (lane ^ mask) of the warp; all 32 lanes take part
+//   ptr addrspace(3) @bz.shared()          start of the block's shared memory (PlanKernel::shared_bytes), 16-aligned
+//
+// Kernels are `void @name(ptr addrspace(1), ...)`, one pointer for each PlanKernel argument. Global memory is address
+// space 1, shared memory address space 3. Bool is stored as i8 0 or 1. bf16 is stored as i16. A block's threads are
+// numbered so that a warp is 32 consecutive ones; blocks whose kernel synchronizes have a multiple of 32 threads.
+#pragma once
+
+#include <string_view>
+
+namespace bz::simt {
+
+inline constexpr std::string_view kThread = "bz.tid";
+inline constexpr std::string_view kBlock = "bz.ctaid";
+inline constexpr std::string_view kBarrier = "bz.barrier";
+inline constexpr std::string_view kShuffleXor = "bz.shfl.xor";
+inline constexpr std::string_view kShared = "bz.shared";
+inline constexpr int kWarp = 32;
+
+}  // namespace bz::simt
