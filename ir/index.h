@@ -62,6 +62,7 @@ class Index {
   std::string str(const std::function<std::string(std::int32_t)>& name) const;
 
  private:
+  friend struct IndexBuilder;
   void add_term(const std::shared_ptr<const Atom>& atom, std::int64_t coef);
   void normalize();
   std::vector<Term> terms_;

@@ -1,0 +1,266 @@
+#include "ir/monoid.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "support/error.h"
+
+namespace bz {
+namespace {
+
+using Handle = ScalarBuilder::Handle;
+constexpr Handle kAlways = -1;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Arithmetic of one type against a ScalarBuilder.
+struct Arith {
+  ScalarBuilder& b;
+  DType t;
+
+  Handle un(ScalarOp op, Handle x) const { return b.apply(op, std::array{x}, t); }
+  Handle bin(ScalarOp op, Handle x, Handle y) const { return b.apply(op, std::array{x, y}, t); }
+  Handle test(ScalarOp op, Handle x, Handle y) const { return b.apply(op, std::array{x, y}, DType::boolean); }
+  Handle test(ScalarOp op, Handle x) const { return b.apply(op, std::array{x}, DType::boolean); }
+  Handle both(Handle x, Handle y) const { return b.apply(ScalarOp::logical_and, std::array{x, y}, DType::boolean); }
+  Handle either(Handle x, Handle y) const { return b.apply(ScalarOp::logical_or, std::array{x, y}, DType::boolean); }
+  Handle select(Handle c, Handle x, Handle y) const { return select(c, x, y, t); }
+  Handle select(Handle c, Handle x, Handle y, DType type) const {
+    return b.apply(ScalarOp::select, std::array{c, x, y}, type);
+  }
+  Handle value(double v) const { return b.constant(Scalar::of(t, v)); }
+  // x where it counts, the identity `none` elsewhere.
+  Handle masked(Handle valid, Handle x, Handle none) const {
+    return valid == kAlways ? x : select(valid, x, none);
+  }
+};
+
+// Pairwise: the depth of dependent operations, and the rounding error, grow with the logarithm.
+template <class Combine>
+auto tree(std::vector<Handle> v, Combine&& combine) {
+  while (v.size() > 1) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i + 1 < v.size(); i += 2) v[n++] = combine(v[i], v[i + 1]);
+    if (v.size() % 2 == 1) v[n++] = v.back();
+    v.resize(n);
+  }
+  return v.front();
+}
+
+// ---- one component, one op: sum prod max min any all ---------------------------------------------------------
+
+struct Simple {
+  ScalarOp op;
+  Scalar (*none)(DType t);
+};
+
+Scalar lowest(DType t) {
+  if (is_float(t)) return Scalar::of(t, -kInf);
+  return Scalar::of_int(t, t == DType::i32 ? std::numeric_limits<std::int32_t>::min()
+                                           : std::numeric_limits<std::int64_t>::min());
+}
+Scalar highest(DType t) {
+  if (is_float(t)) return Scalar::of(t, kInf);
+  return Scalar::of_int(t, t == DType::i32 ? std::numeric_limits<std::int32_t>::max()
+                                           : std::numeric_limits<std::int64_t>::max());
+}
+
+constexpr Simple kSum{ScalarOp::add, [](DType t) { return Scalar::of(t, 0); }};
+constexpr Simple kProd{ScalarOp::mul, [](DType t) { return Scalar::of(t, 1); }};
+constexpr Simple kMax{ScalarOp::max, lowest};
+constexpr Simple kMin{ScalarOp::min, highest};
+constexpr Simple kAny{ScalarOp::logical_or, [](DType t) { return Scalar::of_int(t, 0); }};
+constexpr Simple kAll{ScalarOp::logical_and, [](DType t) { return Scalar::of_int(t, 1); }};
+
+std::vector<DType> same_dtype(DType t) { return {compute_dtype(t)}; }
+
+template <const Simple& S>
+std::vector<Scalar> simple_identity(DType t) {
+  return {S.none(compute_dtype(t))};
+}
+template <const Simple& S>
+Handles simple_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
+  return {Arith{b, compute_dtype(t)}.bin(S.op, l[0], r[0])};
+}
+template <const Simple& S>
+Handles simple_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+  const Arith a{b, compute_dtype(t)};
+  std::vector<Handle> v;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const Handle x = elements[i][0];
+    v.push_back(valid[i] == kAlways ? x : a.select(valid[i], x, b.constant(S.none(a.t))));
+  }
+  return {tree(std::move(v), [&](Handle x, Handle y) { return a.bin(S.op, x, y); })};
+}
+
+// ---- argmax, argmin: (value, index) ---------------------------------------------------------------------------
+// The better value wins, NaN is better than any number, the smaller index wins among equals. The identity's index
+// is the largest there is, so that it never wins against an element.
+
+std::vector<DType> arg_dtypes(DType t) { return {compute_dtype(t), DType::i64}; }
+
+template <bool kIsMax>
+std::vector<Scalar> arg_identity(DType t) {
+  t = compute_dtype(t);
+  return {kIsMax ? lowest(t) : highest(t), Scalar::of_int(DType::i64, std::numeric_limits<std::int64_t>::max())};
+}
+template <bool kIsMax>
+Handles arg_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
+  const Arith a{b, compute_dtype(t)};
+  Handle better = a.test(kIsMax ? ScalarOp::gt : ScalarOp::lt, l[0], r[0]);
+  Handle equal = a.test(ScalarOp::eq, l[0], r[0]);
+  if (is_float(a.t)) {
+    const Handle left_nan = a.test(ScalarOp::isnan, l[0]);
+    const Handle right_nan = a.test(ScalarOp::isnan, r[0]);
+    const Handle right_number = b.apply(ScalarOp::logical_not, std::array{right_nan}, DType::boolean);
+    better = a.either(better, a.both(left_nan, right_number));
+    equal = a.either(equal, a.both(left_nan, right_nan));
+  }
+  const Handle left_first = a.test(ScalarOp::lt, l[1], r[1]);
+  const Handle left = a.either(better, a.both(equal, left_first));
+  return {a.select(left, l[0], r[0]), a.select(left, l[1], r[1], DType::i64)};
+}
+template <bool kIsMax>
+Handles arg_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+  const Arith a{b, compute_dtype(t)};
+  const std::vector<Scalar> none = arg_identity<kIsMax>(t);
+  Handles state;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    Handles s = elements[i];
+    if (valid[i] != kAlways) {
+      s[0] = a.select(valid[i], s[0], b.constant(none[0]));
+      s[1] = a.select(valid[i], s[1], b.constant(none[1]), DType::i64);
+    }
+    state = i == 0 ? s : arg_combine<kIsMax>(b, t, state, s);
+  }
+  return state;
+}
+
+// ---- max_sumexp: (m, s), s = sum exp(x - p(m)), p(m) = 0 where m is infinite, else m ----------------------------
+
+std::vector<DType> max_sumexp_dtypes(DType t) { return {compute_dtype(t), compute_dtype(t)}; }
+std::vector<Scalar> max_sumexp_identity(DType t) {
+  t = compute_dtype(t);
+  return {Scalar::of(t, -kInf), Scalar::of(t, 0)};
+}
+// Each sum is rescaled by exp(own m - common m), which is 1 for equal maxima: that keeps (-inf, 0) merged with
+// (-inf, 0) free of the NaN of -inf - -inf, and an infinite sum infinite.
+Handles max_sumexp_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
+  const Arith a{b, compute_dtype(t)};
+  const Handle m = a.bin(ScalarOp::max, l[0], r[0]);
+  const auto rescaled = [&](const Handles& s) {
+    const Handle same = a.test(ScalarOp::eq, s[0], m);
+    const Handle shift = a.select(same, a.value(0), a.bin(ScalarOp::sub, s[0], m));
+    return a.bin(ScalarOp::mul, s[1], a.un(ScalarOp::exp, shift));
+  };
+  return {m, a.bin(ScalarOp::add, rescaled(l), rescaled(r))};
+}
+// The maximum of the chunk first, then one exponential an element.
+Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+  const Arith a{b, compute_dtype(t)};
+  std::vector<Handle> x, e;
+  for (std::size_t i = 0; i < elements.size(); ++i) x.push_back(a.masked(valid[i], elements[i][0], a.value(-kInf)));
+  const Handle m = tree(x, [&](Handle p, Handle q) { return a.bin(ScalarOp::max, p, q); });
+  const Handle pivot = a.select(a.test(ScalarOp::isinf, m), a.value(0), m);
+  for (const Handle v : x) e.push_back(a.un(ScalarOp::exp, a.bin(ScalarOp::sub, v, pivot)));
+  return {m, tree(std::move(e), [&](Handle p, Handle q) { return a.bin(ScalarOp::add, p, q); })};
+}
+
+// ---- moments: (n, hi, lo, m2), mean = hi + lo ---------------------------------------------------------------------
+
+std::vector<DType> moments_dtypes(DType t) { return std::vector<DType>(4, compute_dtype(t)); }
+std::vector<Scalar> moments_identity(DType t) { return std::vector<Scalar>(4, Scalar::of(compute_dtype(t), 0)); }
+
+// Chan, Golub and LeVeque 1983, relative to the left pivot. hi + lo is renormalised so that hi is the rounded mean.
+Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
+  const Arith a{b, compute_dtype(t)};
+  const Handle n = a.bin(ScalarOp::add, l[0], r[0]);
+  const Handle delta = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, r[1], l[1]), a.bin(ScalarOp::sub, r[2], l[2]));
+  const Handle share = a.bin(ScalarOp::div, r[0], n);
+  const Handle lo = a.bin(ScalarOp::add, l[2], a.bin(ScalarOp::mul, delta, share));
+  const Handle hi = a.bin(ScalarOp::add, l[1], lo);
+  const Handle rest = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, l[1], hi), lo);
+  const Handle between =
+      a.bin(ScalarOp::mul, a.bin(ScalarOp::mul, delta, delta), a.bin(ScalarOp::mul, l[0], share));
+  const Handle m2 = a.bin(ScalarOp::add, a.bin(ScalarOp::add, l[3], r[3]), between);
+  // An empty side leaves the other as it is, bit by bit.
+  const Handle left_empty = a.test(ScalarOp::eq, l[0], a.value(0));
+  const Handle right_empty = a.test(ScalarOp::eq, r[0], a.value(0));
+  const auto pick = [&](Handle both, int c) { return a.select(right_empty, l[c], a.select(left_empty, r[c], both)); };
+  return {n, pick(hi, 1), pick(rest, 2), pick(m2, 3)};
+}
+// Two passes over the chunk relative to its first element: differences of near values are exact, and a constant
+// chunk has exactly mean = its value and m2 = 0.
+Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+  const Arith a{b, compute_dtype(t)};
+  const auto add = [&](Handle p, Handle q) { return a.bin(ScalarOp::add, p, q); };
+  const bool masked = std::any_of(valid.begin(), valid.end(), [](Handle h) { return h != kAlways; });
+  const Handle zero = a.value(0);
+  Handle pivot = elements.back()[0];
+  if (masked) {  // the first element that is there
+    pivot = zero;
+    for (std::size_t i = elements.size(); i-- > 0;) pivot = a.masked(valid[i], elements[i][0], pivot);
+  } else {
+    pivot = elements[0][0];
+  }
+  std::vector<Handle> d, count;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, elements[i][0], pivot), zero));
+    count.push_back(a.masked(valid[i], a.value(1), zero));
+  }
+  const Handle n = masked ? tree(count, add) : a.value(static_cast<double>(elements.size()));
+  if (elements.size() == 1) return {n, pivot, zero, zero};
+  Handle lo = tree(d, add);
+  if (masked) {
+    lo = a.bin(ScalarOp::div, lo, a.bin(ScalarOp::max, n, a.value(1)));
+  } else {
+    lo = a.bin(ScalarOp::div, lo, n);
+  }
+  std::vector<Handle> squares;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const Handle e = a.bin(ScalarOp::sub, d[i], lo);
+    squares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e, e), zero));
+  }
+  const Handle hi = a.bin(ScalarOp::add, pivot, lo);
+  const Handle rest = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, pivot, hi), lo);
+  return {n, hi, rest, tree(std::move(squares), add)};
+}
+
+constexpr MonoidInfo kMonoids[] = {
+    {Monoid::sum, "sum", 1, 1, true, true, "sum of the elements; 0 for none", same_dtype, simple_identity<kSum>,
+     simple_combine<kSum>, simple_lift<kSum>},
+    {Monoid::prod, "prod", 1, 1, true, true, "product of the elements; 1 for none", same_dtype, simple_identity<kProd>,
+     simple_combine<kProd>, simple_lift<kProd>},
+    {Monoid::max, "max", 1, 1, true, true, "largest element; NaN if any is", same_dtype, simple_identity<kMax>,
+     simple_combine<kMax>, simple_lift<kMax>},
+    {Monoid::min, "min", 1, 1, true, true, "smallest element; NaN if any is", same_dtype, simple_identity<kMin>,
+     simple_combine<kMin>, simple_lift<kMin>},
+    {Monoid::any, "any", 1, 1, true, true, "whether any element is true; false for none", same_dtype,
+     simple_identity<kAny>, simple_combine<kAny>, simple_lift<kAny>},
+    {Monoid::all, "all", 1, 1, true, true, "whether all elements are true; true for none", same_dtype,
+     simple_identity<kAll>, simple_combine<kAll>, simple_lift<kAll>},
+    {Monoid::argmax, "argmax", 2, 2, true, true, "row-major index of the first largest element, or of the first NaN",
+     arg_dtypes, arg_identity<true>, arg_combine<true>, arg_lift<true>},
+    {Monoid::argmin, "argmin", 2, 2, true, true, "row-major index of the first smallest element, or of the first NaN",
+     arg_dtypes, arg_identity<false>, arg_combine<false>, arg_lift<false>},
+    {Monoid::max_sumexp, "max_sumexp", 1, 2, true, false,
+     "largest element m and the sum of exp(x - m), in one pass", max_sumexp_dtypes, max_sumexp_identity,
+     max_sumexp_combine, max_sumexp_lift},
+    {Monoid::moments, "moments", 1, 4, false, false, "count, mean in two parts and sum of squared deviations",
+     moments_dtypes, moments_identity, moments_combine, moments_lift},
+};
+
+}  // namespace
+
+std::span<const MonoidInfo> monoids() { return kMonoids; }
+
+const MonoidInfo& info(Monoid m) { return kMonoids[static_cast<std::size_t>(m)]; }
+
+std::optional<Monoid> parse_monoid(std::string_view text) {
+  for (const MonoidInfo& row : kMonoids) {
+    if (row.text == text) return row.kind;
+  }
+  return std::nullopt;
+}
+
+}  // namespace bz
