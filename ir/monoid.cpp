@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "support/error.h"
 
@@ -171,15 +172,25 @@ Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> elem
 std::vector<DType> moments_dtypes(DType t) { return std::vector<DType>(4, compute_dtype(t)); }
 std::vector<Scalar> moments_identity(DType t) { return std::vector<Scalar>(4, Scalar::of(compute_dtype(t), 0)); }
 
-// Chan, Golub and LeVeque 1983, relative to the left pivot. hi + lo is renormalised so that hi is the rounded mean.
+// (hi + lo) + nothing lost: hi is the rounded sum. Where it is infinite or NaN, so is the mean and lo is 0.
+std::pair<Handle, Handle> renormalise(const Arith& a, Handle hi, Handle lo) {
+  const Handle sum = a.bin(ScalarOp::add, hi, lo);
+  const Handle rest = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, hi, sum), lo);
+  return {sum, a.select(a.test(ScalarOp::isfinite, sum), rest, a.value(0))};
+}
+
+// Chan, Golub and LeVeque 1983, relative to the left pivot. Infinite means have no finite distance: their sum is
+// the mean then (inf, or NaN for inf and -inf).
 Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
   const Arith a{b, compute_dtype(t)};
   const Handle n = a.bin(ScalarOp::add, l[0], r[0]);
   const Handle delta = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, r[1], l[1]), a.bin(ScalarOp::sub, r[2], l[2]));
   const Handle share = a.bin(ScalarOp::div, r[0], n);
   const Handle lo = a.bin(ScalarOp::add, l[2], a.bin(ScalarOp::mul, delta, share));
-  const Handle hi = a.bin(ScalarOp::add, l[1], lo);
-  const Handle rest = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, l[1], hi), lo);
+  const Handle near = a.test(ScalarOp::isfinite, delta);
+  const auto [near_hi, near_lo] = renormalise(a, l[1], lo);
+  const Handle hi = a.select(near, near_hi, a.bin(ScalarOp::add, l[1], r[1]));
+  const Handle rest = a.select(near, near_lo, a.value(0));
   const Handle between =
       a.bin(ScalarOp::mul, a.bin(ScalarOp::mul, delta, delta), a.bin(ScalarOp::mul, l[0], share));
   const Handle m2 = a.bin(ScalarOp::add, a.bin(ScalarOp::add, l[3], r[3]), between);
@@ -196,33 +207,29 @@ Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> element
   const auto add = [&](Handle p, Handle q) { return a.bin(ScalarOp::add, p, q); };
   const bool masked = std::any_of(valid.begin(), valid.end(), [](Handle h) { return h != kAlways; });
   const Handle zero = a.value(0);
-  Handle pivot = elements.back()[0];
-  if (masked) {  // the first element that is there
-    pivot = zero;
+  Handle pivot = masked ? zero : elements[0][0];  // the first element that is there
+  if (masked) {
     for (std::size_t i = elements.size(); i-- > 0;) pivot = a.masked(valid[i], elements[i][0], pivot);
-  } else {
-    pivot = elements[0][0];
   }
+  if (elements.size() == 1) {  // x - x is 0, or the NaN that an infinite element makes of the deviations
+    const Handle m2 = a.bin(ScalarOp::sub, pivot, pivot);
+    return {a.masked(valid[0], a.value(1), zero), pivot, zero, m2};
+  }
+  pivot = a.select(a.test(ScalarOp::isfinite, pivot), pivot, zero);
   std::vector<Handle> d, count;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, elements[i][0], pivot), zero));
     count.push_back(a.masked(valid[i], a.value(1), zero));
   }
   const Handle n = masked ? tree(count, add) : a.value(static_cast<double>(elements.size()));
-  if (elements.size() == 1) return {n, pivot, zero, zero};
   Handle lo = tree(d, add);
-  if (masked) {
-    lo = a.bin(ScalarOp::div, lo, a.bin(ScalarOp::max, n, a.value(1)));
-  } else {
-    lo = a.bin(ScalarOp::div, lo, n);
-  }
+  lo = a.bin(ScalarOp::div, lo, masked ? a.bin(ScalarOp::max, n, a.value(1)) : n);
   std::vector<Handle> squares;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const Handle e = a.bin(ScalarOp::sub, d[i], lo);
     squares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e, e), zero));
   }
-  const Handle hi = a.bin(ScalarOp::add, pivot, lo);
-  const Handle rest = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, pivot, hi), lo);
+  const auto [hi, rest] = renormalise(a, pivot, lo);
   return {n, hi, rest, tree(std::move(squares), add)};
 }
 
