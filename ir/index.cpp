@@ -44,6 +44,30 @@ Split split(const Index& e, std::int64_t c) {
 
 }  // namespace
 
+// floor((g * big + small) / c) is floor(big / (c / g)) when g divides c and 0 <= small < g; (.. mod c) is
+// g * (big mod (c / g)) + small. Looks for such a g > 1 among the coefficients of `rest`.
+struct Coarse {
+  std::int64_t g = 1;
+  Index big, small;
+};
+
+Coarse coarsen(const Index& rest, std::int64_t c) {
+  for (const Index::Term& candidate : rest.terms()) {
+    const std::int64_t g = std::gcd(candidate.coef, c);
+    if (g == 1) continue;
+    Coarse result{g, Index(floor_div(rest.constant(), g)), Index(rest.constant() - floor_div(rest.constant(), g) * g)};
+    for (const Index::Term& t : rest.terms()) {
+      if (t.coef % g == 0) {
+        result.big = result.big + term({t.atom, t.coef / g});
+      } else {
+        result.small = result.small + term(t);
+      }
+    }
+    if (result.small.lo() >= 0 && result.small.hi() < g) return result;
+  }
+  return {};
+}
+
 // Builds the one-term expression coef * atom.
 struct IndexBuilder {
   static Index term(const Index::Term& t) {
@@ -130,14 +154,7 @@ Index floordiv(const Index& a, std::int64_t c) {
   if (c == 1) return a;
   auto [quotient, rest] = split(a, c);
   if (rest.lo() >= 0 && rest.hi() < c) return quotient;
-  // floor(g * r / (g * d)) is floor(r / d), also with a constant below g left over.
-  std::int64_t g = c;
-  for (const Index::Term& t : rest.terms()) g = std::gcd(g, t.coef);
-  if (g > 1) {
-    Index reduced(floor_div(rest.constant(), g));
-    for (const Index::Term& t : rest.terms()) reduced = reduced + term({t.atom, t.coef / g});
-    return quotient + floordiv(reduced, c / g);
-  }
+  if (const Coarse coarse = coarsen(rest, c); coarse.g > 1) return quotient + floordiv(coarse.big, c / coarse.g);
   if (rest.terms().size() == 1 && rest.constant() == 0 && rest.terms()[0].coef == 1 &&
       rest.terms()[0].atom->kind == Index::Atom::Kind::div) {
     const Index::Atom& inner = *rest.terms()[0].atom;
@@ -158,13 +175,8 @@ Index mod(const Index& a, std::int64_t c) {
   if (c == 1) return Index(0);
   Index rest = split(a, c).rest;
   if (rest.lo() >= 0 && rest.hi() < c) return rest;
-  std::int64_t g = c;
-  for (const Index::Term& t : rest.terms()) g = std::gcd(g, t.coef);
-  if (g > 1 && g < c) {
-    const std::int64_t left = rest.constant() - floor_div(rest.constant(), g) * g;
-    Index reduced(floor_div(rest.constant(), g));
-    for (const Index::Term& t : rest.terms()) reduced = reduced + term({t.atom, t.coef / g});
-    return mod(reduced, c / g) * g + Index(left);
+  if (const Coarse coarse = coarsen(rest, c); coarse.g > 1) {
+    return mod(coarse.big, c / coarse.g) * coarse.g + coarse.small;
   }
   if (rest.terms().size() == 1 && rest.constant() == 0 && rest.terms()[0].coef == 1 &&
       rest.terms()[0].atom->kind == Index::Atom::Kind::mod && rest.terms()[0].atom->divisor % c == 0) {

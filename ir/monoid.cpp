@@ -29,24 +29,13 @@ struct Arith {
   Handle select(Handle c, Handle x, Handle y, DType type) const {
     return b.apply(ScalarOp::select, std::array{c, x, y}, type);
   }
+  Handle fold(ScalarOp op, const Handles& values) const { return b.fold(op, values, t); }
   Handle value(double v) const { return b.constant(Scalar::of(t, v)); }
   // x where it counts, the identity `none` elsewhere.
   Handle masked(Handle valid, Handle x, Handle none) const {
     return valid == kAlways ? x : select(valid, x, none);
   }
 };
-
-// Pairwise: the depth of dependent operations, and the rounding error, grow with the logarithm.
-template <class Combine>
-auto tree(std::vector<Handle> v, Combine&& combine) {
-  while (v.size() > 1) {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i + 1 < v.size(); i += 2) v[n++] = combine(v[i], v[i + 1]);
-    if (v.size() % 2 == 1) v[n++] = v.back();
-    v.resize(n);
-  }
-  return v.front();
-}
 
 // ---- one component, one op: sum prod max min any all ---------------------------------------------------------
 
@@ -84,14 +73,14 @@ Handles simple_combine(ScalarBuilder& b, DType t, const Handles& l, const Handle
   return {Arith{b, compute_dtype(t)}.bin(S.op, l[0], r[0])};
 }
 template <const Simple& S>
-Handles simple_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+Handles simple_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   std::vector<Handle> v;
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    const Handle x = elements[i][0];
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    const Handle x = chunk[i][0];
     v.push_back(valid[i] == kAlways ? x : a.select(valid[i], x, b.constant(S.none(a.t))));
   }
-  return {tree(std::move(v), [&](Handle x, Handle y) { return a.bin(S.op, x, y); })};
+  return {a.fold(S.op, v)};
 }
 
 // ---- argmax, argmin: (value, index) ---------------------------------------------------------------------------
@@ -122,17 +111,21 @@ Handles arg_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& 
   return {a.select(left, l[0], r[0]), a.select(left, l[1], r[1], DType::i64)};
 }
 template <bool kIsMax>
-Handles arg_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+Handles arg_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   const std::vector<Scalar> none = arg_identity<kIsMax>(t);
   Handles state;
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    Handles s = elements[i];
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    Handles s = chunk[i];
     if (valid[i] != kAlways) {
       s[0] = a.select(valid[i], s[0], b.constant(none[0]));
       s[1] = a.select(valid[i], s[1], b.constant(none[1]), DType::i64);
     }
-    state = i == 0 ? s : arg_combine<kIsMax>(b, t, state, s);
+    const Handles values = b.elements(s[0]), indices = b.elements(s[1]);
+    for (std::size_t e = 0; e < values.size(); ++e) {
+      const Handles one = {values[e], indices[e < indices.size() ? e : 0]};
+      state = state.empty() ? one : arg_combine<kIsMax>(b, t, state, one);
+    }
   }
   return state;
 }
@@ -157,14 +150,14 @@ Handles max_sumexp_combine(ScalarBuilder& b, DType t, const Handles& l, const Ha
   return {m, a.bin(ScalarOp::add, rescaled(l), rescaled(r))};
 }
 // The maximum of the chunk first, then one exponential an element.
-Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   std::vector<Handle> x, e;
-  for (std::size_t i = 0; i < elements.size(); ++i) x.push_back(a.masked(valid[i], elements[i][0], a.value(-kInf)));
-  const Handle m = tree(x, [&](Handle p, Handle q) { return a.bin(ScalarOp::max, p, q); });
+  for (std::size_t i = 0; i < chunk.size(); ++i) x.push_back(a.masked(valid[i], chunk[i][0], a.value(-kInf)));
+  const Handle m = a.fold(ScalarOp::max, x);
   const Handle pivot = a.select(a.test(ScalarOp::isinf, m), a.value(0), m);
   for (const Handle v : x) e.push_back(a.un(ScalarOp::exp, a.bin(ScalarOp::sub, v, pivot)));
-  return {m, tree(std::move(e), [&](Handle p, Handle q) { return a.bin(ScalarOp::add, p, q); })};
+  return {m, a.fold(ScalarOp::add, e)};
 }
 
 // ---- moments: (n, hi, lo, m2), mean = hi + lo ---------------------------------------------------------------------
@@ -202,35 +195,40 @@ Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handl
 }
 // Two passes over the chunk relative to its first element: differences of near values are exact, and a constant
 // chunk has exactly mean = its value and m2 = 0.
-Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid) {
+Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
-  const auto add = [&](Handle p, Handle q) { return a.bin(ScalarOp::add, p, q); };
-  const bool masked = std::any_of(valid.begin(), valid.end(), [](Handle h) { return h != kAlways; });
-  const Handle zero = a.value(0);
-  Handle pivot = masked ? zero : elements[0][0];  // the first element that is there
-  if (masked) {
-    for (std::size_t i = elements.size(); i-- > 0;) pivot = a.masked(valid[i], elements[i][0], pivot);
+  const Handle zero = a.value(0), one = a.value(1);
+  // The single elements, and whether each is there.
+  Handles x, there;
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    const Handles e = b.elements(chunk[i][0]);
+    const Handles v = valid[i] == kAlways ? Handles{kAlways} : b.elements(valid[i]);
+    x.insert(x.end(), e.begin(), e.end());
+    for (std::size_t j = 0; j < e.size(); ++j) there.push_back(v[j < v.size() ? j : 0]);
   }
-  if (elements.size() == 1) {  // x - x is 0, or the NaN that an infinite element makes of the deviations
-    const Handle m2 = a.bin(ScalarOp::sub, pivot, pivot);
-    return {a.masked(valid[0], a.value(1), zero), pivot, zero, m2};
+  if (x.size() == 1) {  // x - x is 0, or the NaN that an infinite element makes of the deviations
+    const Handle pivot = a.masked(there[0], x[0], zero);
+    return {a.masked(there[0], one, zero), pivot, zero, a.bin(ScalarOp::sub, pivot, pivot)};
+  }
+  const bool masked = std::any_of(there.begin(), there.end(), [](Handle h) { return h != kAlways; });
+  Handle pivot = masked ? zero : x[0];  // the first element that is there
+  if (masked) {
+    for (std::size_t i = x.size(); i-- > 0;) pivot = a.masked(there[i], x[i], pivot);
   }
   pivot = a.select(a.test(ScalarOp::isfinite, pivot), pivot, zero);
-  std::vector<Handle> d, count;
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, elements[i][0], pivot), zero));
-    count.push_back(a.masked(valid[i], a.value(1), zero));
+  Handles d, squares, count;
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
   }
-  const Handle n = masked ? tree(count, add) : a.value(static_cast<double>(elements.size()));
-  Handle lo = tree(d, add);
-  lo = a.bin(ScalarOp::div, lo, masked ? a.bin(ScalarOp::max, n, a.value(1)) : n);
-  std::vector<Handle> squares;
-  for (std::size_t i = 0; i < elements.size(); ++i) {
+  for (const Handle h : there) count.push_back(a.masked(h, one, zero));
+  const Handle n = masked ? a.fold(ScalarOp::add, count) : a.value(static_cast<double>(x.size()));
+  const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), masked ? a.bin(ScalarOp::max, n, one) : n);
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Handle e = a.bin(ScalarOp::sub, d[i], lo);
     squares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e, e), zero));
   }
   const auto [hi, rest] = renormalise(a, pivot, lo);
-  return {n, hi, rest, tree(std::move(squares), add)};
+  return {n, hi, rest, a.fold(ScalarOp::add, squares)};
 }
 
 constexpr MonoidInfo kMonoids[] = {
@@ -258,6 +256,17 @@ constexpr MonoidInfo kMonoids[] = {
 };
 
 }  // namespace
+
+Handle ScalarBuilder::fold(ScalarOp op, std::span<const Handle> values, DType type) {
+  Handles v(values.begin(), values.end());
+  while (v.size() > 1) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i + 1 < v.size(); i += 2) v[n++] = apply(op, std::array{v[i], v[i + 1]}, type);
+    if (v.size() % 2 == 1) v[n++] = v.back();
+    v.resize(n);
+  }
+  return v.front();
+}
 
 std::span<const MonoidInfo> monoids() { return kMonoids; }
 

@@ -32,6 +32,12 @@ class ScalarBuilder {
   virtual ~ScalarBuilder() = default;
   virtual Handle apply(ScalarOp op, std::span<const Handle> args, DType result) = 0;
   virtual Handle constant(const Scalar& value) = 0;
+  // A handle may stand for several elements side by side (a vector); the next two see into it. Here: just one.
+  // All elements of all of `values` folded to one with a commutative `op`, pairwise: the depth of dependent operations
+  // and the rounding error grow with the logarithm.
+  virtual Handle fold(ScalarOp op, std::span<const Handle> values, DType type);
+  // The elements of a handle, one handle each.
+  virtual std::vector<Handle> elements(Handle value) { return {value}; }
 };
 
 using Handles = std::vector<ScalarBuilder::Handle>;
@@ -51,9 +57,9 @@ struct MonoidInfo {
   // The identity state.
   std::vector<Scalar> (*identity)(DType t);
   Handles (*combine)(ScalarBuilder& b, DType t, const Handles& lhs, const Handles& rhs);
-  // State of a chunk of elements: elements[e][i] is operand i of element e, already of the compute type. valid[e]
-  // is a bool handle, or -1 for an element that is always there; an invalid element counts as not there.
-  Handles (*lift)(ScalarBuilder& b, DType t, std::span<const Handles> elements, const Handles& valid);
+  // State of a chunk of elements: chunk[e][i] is operand i of entry e, already of the compute type. valid[e] is a bool
+  // handle, or -1 for an entry that is always there; an invalid element counts as not there.
+  Handles (*lift)(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid);
 };
 
 std::span<const MonoidInfo> monoids();
