@@ -18,6 +18,8 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -85,7 +87,8 @@ struct WindowAttrs {
 };
 // Reduces `axes` (sorted) of all operands together; the node is one component of the state. Only derived monoids have
 // components other than the one a user sees. argmax and argmin written by a user have one operand and mean the
-// row-major index over the reduced axes; the compiler makes the index an operand of its own.
+// row-major index over the reduced axes; the compiler makes the index an operand of its own. Either way the index is
+// component 1 of their state (value, index); see user_component.
 // With `merge` the operands are the components of partial states, which are combined, not lifted.
 struct ReduceAttrs {
   Monoid monoid = Monoid::sum;
@@ -95,6 +98,9 @@ struct ReduceAttrs {
   bool merge = false;
   friend bool operator==(const ReduceAttrs&, const ReduceAttrs&) = default;
 };
+
+// The component of a user's reduction that the user sees: the index of argmax and argmin, else the only one.
+int user_component(Monoid monoid);
 
 using Attrs = std::variant<InputAttrs, ConstantAttrs, IotaAttrs, MapAttrs, BroadcastAttrs, ReshapeAttrs, PermuteAttrs,
                            SliceAttrs, FlipAttrs, PadAttrs, WindowAttrs, ReduceAttrs>;
@@ -112,7 +118,8 @@ struct Node {
   NodeKind kind() const;
   template <class T>
   const T* as() const { return std::get_if<T>(&attrs); }
-  // "exp", "reshape", "max_sumexp.1": the word the text form uses.
+  // "exp", "reshape", "argmax", "max_sumexp.1": the word the text form uses. Reductions name their component unless it
+  // is the one a user sees.
   std::string op_name() const;
 };
 
@@ -198,6 +205,8 @@ class Graph {
   std::vector<NodeId> inputs_;
   std::vector<Output> outputs_;
   std::vector<std::string> scopes_{""};
+  std::unordered_map<std::string, std::int32_t> scope_ids_;
+  std::unordered_set<std::string> input_names_, output_names_;
   std::int32_t scope_ = 0;
   SourceLoc loc_;
 };
