@@ -42,8 +42,6 @@ Split split(const Index& e, std::int64_t c) {
   return s;
 }
 
-}  // namespace
-
 // floor((g * big + small) / c) is floor(big / (c / g)) when g divides c and 0 <= small < g; (.. mod c) is
 // g * (big mod (c / g)) + small. Looks for such a g > 1 among the coefficients of `rest`.
 struct Coarse {
@@ -67,6 +65,8 @@ Coarse coarsen(const Index& rest, std::int64_t c) {
   }
   return {};
 }
+
+}  // namespace
 
 // Builds the one-term expression coef * atom.
 struct IndexBuilder {
