@@ -1,7 +1,7 @@
 // Running plans. A Device holds memory and loads plans; a Program is a loaded plan that can be run many times.
 // The CUDA device and the simulator are the two implementations; nothing above knows which it has.
 //
-//   std::unique_ptr<Device> d = open_device("cuda");       // or "sim", or best_device()
+//   std::unique_ptr<Device> d = best_device();             // or open_cuda(), open_sim()
 //   std::unique_ptr<Program> p = d->load(plan);
 //   void* x = d->allocate(bytes); d->copy_in(x, host, bytes); ...
 //   p->run({x, y}, nullptr);  d->synchronize();
@@ -27,7 +27,8 @@ class Program {
  public:
   virtual ~Program() = default;
   // `arguments`: device addresses of the plan's inputs then outputs, in plan order, each aligned to
-  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. Throws DeviceError.
+  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. An output may be exactly an
+  // input but not overlap another argument in part. Throws DeviceError, or Error for arguments that overlap.
   virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
 };
 
@@ -87,7 +88,8 @@ struct DeviceInfo {
 };
 
 std::unique_ptr<Device> open_sim(const SimOptions& options = {});
-// Throws DeviceError that says what is missing: no driver library, no device, a driver too old, a stub library.
+// Throws DeviceError that says what is missing: no driver library, no device, a driver too old, a stub library. The
+// driver is libcuda.so.1 on the library path, or the file that the environment variable BRAZE_CUDA_LIBRARY names.
 std::unique_ptr<Device> open_cuda(int ordinal = 0);
 // A CUDA device when one can be opened, else the simulator; `why_not` receives the reason there is no GPU.
 std::unique_ptr<Device> best_device(std::string* why_not = nullptr);

@@ -1,0 +1,178 @@
+#include "runtime/cuda/program.h"
+
+#include <array>
+
+#include "runtime/arguments.h"
+#include "runtime/cuda/ptx_version.h"
+#include "support/error.h"
+
+namespace bz::cuda {
+namespace {
+
+constexpr std::size_t kLogBytes = 16 << 10;
+constexpr int kSharedWithoutOptIn = 48 << 10;
+
+std::string describe_launch(const Plan& plan, const PlanKernel& k) {
+  return fmt::format("kernel '{}' of program '{}' with {} blocks of {} threads and {} bytes of shared memory", k.name,
+                     plan.name, k.grid, k.block, k.shared_bytes);
+}
+
+bool launches_anything(const Plan& plan) {
+  for (const PlanKernel& k : plan.kernels) {
+    if (k.grid > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// The temporaries of one run, on its stream.
+class CudaProgram::Temporaries {
+ public:
+  Temporaries(CudaProgram& program, Stream stream) : program_(program), stream_(stream) {
+    if (program.temporary_bytes_ == 0) return;
+    const Context& context = *program.context_;
+    const Driver& driver = context.driver();
+    const auto bytes = static_cast<std::size_t>(program.temporary_bytes_);
+    if (context.pool() != nullptr) {
+      if (const Result r = driver.cuMemAllocFromPoolAsync(&begin_, bytes, context.pool(), stream); r != kSuccess) {
+        context.expect(r, fmt::format("allocation of {} bytes of temporaries for program '{}'", bytes,
+                                      program.plan_.name));
+      }
+      return;
+    }
+    lock_ = std::unique_lock(program.own_memory_mutex_);
+    context.expect(driver.cuStreamWaitEvent(stream, program.own_memory_free_, 0), "waiting for the former run");
+    begin_ = program.own_memory_;
+  }
+  Temporaries(const Temporaries&) = delete;
+  Temporaries& operator=(const Temporaries&) = delete;
+  ~Temporaries() {
+    if (begin_ == 0) return;
+    const Driver& driver = program_.context_->driver();
+    if (lock_.owns_lock()) {
+      driver.cuEventRecord(program_.own_memory_free_, stream_);
+    } else {
+      driver.cuMemFreeAsync(begin_, stream_);
+    }
+  }
+  DevicePtr begin() const { return begin_; }
+
+ private:
+  CudaProgram& program_;
+  Stream stream_;
+  std::unique_lock<std::mutex> lock_;
+  DevicePtr begin_ = 0;
+};
+
+CudaProgram::CudaProgram(const Plan& plan, const Target& target, std::shared_ptr<const Context> context)
+    : plan_(plan), context_(std::move(context)) {
+  lay_out_temporaries();
+  if (!launches_anything(plan_)) return;
+  check_fits(target);
+  const Context::Current current(*context_);
+  load_module();
+  plan_.ptx.clear();
+  if (context_->pool() == nullptr && temporary_bytes_ > 0) {
+    const Driver& driver = context_->driver();
+    context_->expect(driver.cuMemAlloc(&own_memory_, static_cast<std::size_t>(temporary_bytes_)),
+                     fmt::format("allocation of {} bytes of temporaries for program '{}'", temporary_bytes_,
+                                 plan_.name));
+    context_->expect(driver.cuEventCreate(&own_memory_free_, kEventDisableTiming), "making a CUDA event");
+  }
+}
+
+CudaProgram::~CudaProgram() {
+  const Context::TryCurrent current(*context_);
+  if (!current.ok()) return;
+  const Driver& driver = context_->driver();
+  if (own_memory_free_ != nullptr) driver.cuEventDestroy(own_memory_free_);
+  if (own_memory_ != 0) driver.cuMemFree(own_memory_);
+  if (module_ != nullptr) driver.cuModuleUnload(module_);
+}
+
+void CudaProgram::lay_out_temporaries() {
+  for (const PlanBuffer& b : plan_.buffers) {
+    const bool temporary = b.kind == PlanBuffer::Kind::temporary;
+    temporary_offsets_.push_back(temporary ? temporary_bytes_ : -1);
+    if (!temporary) continue;
+    temporary_bytes_ += (b.bytes() + kTemporaryAlignment - 1) / kTemporaryAlignment * kTemporaryAlignment;
+  }
+}
+
+void CudaProgram::check_fits(const Target& target) const {
+  const int version = context_->driver().version;
+  if (plan_.ptx.empty()) {
+    throw DeviceError(fmt::format("program '{}' was compiled for the simulator, not for CUDA; compile it for target "
+                                  "'{}'",
+                                  plan_.name, target.name));
+  }
+  if (const int newest = newest_ptx(version); plan_.ptx_version > newest) {
+    throw DeviceError(fmt::format("program '{}' is in PTX {}, and the driver, which supports CUDA {}, reads PTX up to "
+                                  "{}; compile it for PTX {} or update the NVIDIA driver",
+                                  plan_.name, ptx_text(plan_.ptx_version), version_text(version), ptx_text(newest),
+                                  ptx_text(newest)));
+  }
+  if (plan_.sm > target.sm) {
+    throw DeviceError(fmt::format("program '{}' was compiled for sm_{}, and the device is of kind {}; compile it for "
+                                  "that",
+                                  plan_.name, plan_.sm, target.name));
+  }
+  for (const PlanKernel& k : plan_.kernels) {
+    if (k.shared_bytes <= target.max_shared_bytes) continue;
+    throw DeviceError(fmt::format("{}: the device has {} bytes of shared memory for a block",
+                                  describe_launch(plan_, k), target.max_shared_bytes));
+  }
+}
+
+void CudaProgram::load_module() {
+  const Driver& driver = context_->driver();
+  std::string info(kLogBytes, '\0'), errors(kLogBytes, '\0');
+  std::array options = {JitOption::info_log, JitOption::info_log_bytes, JitOption::error_log,
+                        JitOption::error_log_bytes};
+  std::array<void*, 4> values = {info.data(), reinterpret_cast<void*>(kLogBytes), errors.data(),
+                                 reinterpret_cast<void*>(kLogBytes)};
+  const Result result = driver.cuModuleLoadDataEx(&module_, plan_.ptx.c_str(), options.size(), options.data(),
+                                                  values.data());
+  if (result != kSuccess) {
+    context_->expect(result, fmt::format("compiling the PTX of program '{}' in the driver (its log: {}{})", plan_.name,
+                                         errors.c_str(), info.c_str()));
+  }
+
+  for (const PlanKernel& k : plan_.kernels) {
+    if (k.grid == 0) continue;
+    Kernel kernel{.plan = &k, .launch = std::make_shared<const std::string>(describe_launch(plan_, k))};
+    context_->expect(driver.cuModuleGetFunction(&kernel.function, module_, k.name.c_str()),
+                     fmt::format("looking up {}", *kernel.launch));
+    if (k.shared_bytes > kSharedWithoutOptIn) {
+      context_->expect(driver.cuFuncSetAttribute(kernel.function, kFunctionMaxDynamicShared, k.shared_bytes),
+                       fmt::format("reserving the shared memory of {}", *kernel.launch));
+    }
+    kernels_.push_back(std::move(kernel));
+  }
+}
+
+void CudaProgram::run(std::span<void* const> arguments, StreamHandle caller_stream) {
+  std::vector<void*> addresses = bind_arguments(plan_, arguments);
+  if (kernels_.empty()) return;
+  const Context::Current current(*context_);
+  const Stream stream = caller_stream != nullptr ? static_cast<Stream>(caller_stream) : context_->stream();
+  const Temporaries temporaries(*this, stream);
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (temporary_offsets_[i] < 0) continue;
+    addresses[i] = reinterpret_cast<void*>(temporaries.begin() + static_cast<DevicePtr>(temporary_offsets_[i]));
+  }
+
+  std::vector<void*> parameters;
+  for (const Kernel& k : kernels_) {
+    parameters.clear();
+    for (int a : k.plan->arguments) parameters.push_back(&addresses[static_cast<std::size_t>(a)]);
+    const Result result = context_->driver().cuLaunchKernel(
+        k.function, static_cast<unsigned>(k.plan->grid), 1, 1, static_cast<unsigned>(k.plan->block), 1, 1,
+        static_cast<unsigned>(k.plan->shared_bytes), stream, parameters.data(), nullptr);
+    if (result != kSuccess) context_->expect(result, fmt::format("the launch of {}", *k.launch));
+    context_->note_launch(k.launch);
+  }
+}
+
+}  // namespace bz::cuda

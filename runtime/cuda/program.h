@@ -1,0 +1,49 @@
+// A plan loaded on a CUDA device.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/context.h"
+#include "runtime/runtime.h"
+
+namespace bz::cuda {
+
+class CudaProgram final : public Program {
+ public:
+  // `target` is the device's. Throws DeviceError when the device or its driver cannot run the plan.
+  CudaProgram(const Plan& plan, const Target& target, std::shared_ptr<const Context> context);
+  ~CudaProgram() override;
+
+  void run(std::span<void* const> arguments, StreamHandle stream) override;
+
+ private:
+  struct Kernel {
+    const PlanKernel* plan = nullptr;
+    FunctionHandle function = nullptr;
+    // "kernel 'k' of program 'p' with 8 blocks of 256 threads and 1024 bytes of shared memory"
+    std::shared_ptr<const std::string> launch;
+  };
+  class Temporaries;
+
+  void check_fits(const Target& target) const;
+  void load_module();
+  void lay_out_temporaries();
+
+  Plan plan_;
+  std::shared_ptr<const Context> context_;
+  ModuleHandle module_ = nullptr;
+  std::vector<Kernel> kernels_;  // those with a grid
+
+  std::vector<std::int64_t> temporary_offsets_;  // by buffer, -1 for inputs and outputs
+  std::int64_t temporary_bytes_ = 0;             // of all temporaries of one run
+
+  // Without memory pools, one block for all runs; a run waits for the one before it.
+  std::mutex own_memory_mutex_;
+  DevicePtr own_memory_ = 0;
+  Event own_memory_free_ = nullptr;
+};
+
+}  // namespace bz::cuda
