@@ -1,0 +1,130 @@
+// Elementwise composites. The order of operations is PyTorch's, so that infinities and NaN come out as there.
+#include "ir/composites.h"
+#include "ir/composites_build.h"
+
+namespace bz::composite {
+namespace {
+
+// log(1 + exp(x)) without overflow.
+NodeId log1p_exp(const Build& b, NodeId x) {
+  const NodeId small = b.un(ScalarOp::exp, b.un(ScalarOp::neg, b.un(ScalarOp::abs, x)));
+  return b.add(b.bin(ScalarOp::max, x, b.like(x, 0)), b.un(ScalarOp::log1p, small));
+}
+
+// x where it is positive, else `negative`.
+NodeId where_positive(const Build& b, NodeId x, NodeId negative) {
+  return b.select(b.bin(ScalarOp::gt, x, b.like(x, 0)), x, negative);
+}
+
+}  // namespace
+
+NodeId square(Graph& g, NodeId x) {
+  const auto scope = g.scope("square");
+  return Build{g}.mul(x, x);
+}
+
+NodeId relu(Graph& g, NodeId x) {
+  const auto scope = g.scope("relu");
+  const Build b{g};
+  return b.bin(ScalarOp::max, x, b.like(x, 0));
+}
+
+NodeId leaky_relu(Graph& g, NodeId x, double negative_slope) {
+  const auto scope = g.scope("leaky_relu");
+  const Build b{g};
+  b.require_float(x, "leaky_relu");
+  const NodeId w = b.widen(x);
+  return b.cast(where_positive(b, w, b.mul(w, negative_slope)), g.type(x).dtype);
+}
+
+NodeId elu(Graph& g, NodeId x, double alpha) {
+  const auto scope = g.scope("elu");
+  const Build b{g};
+  b.require_float(x, "elu");
+  const NodeId w = b.widen(x);
+  const NodeId negative = b.mul(b.un(ScalarOp::expm1, w), alpha);
+  return b.cast(where_positive(b, w, negative), g.type(x).dtype);
+}
+
+NodeId selu(Graph& g, NodeId x) {
+  const auto scope = g.scope("selu");
+  // The fixed point of Klambauer et al. 2017, to more digits than float64 has.
+  constexpr double kAlpha = 1.6732632423543772848170429916717;
+  constexpr double kScale = 1.0507009873554804934193349852946;
+  const Build b{g};
+  b.require_float(x, "selu");
+  const NodeId w = b.widen(x);
+  const NodeId negative = b.mul(b.un(ScalarOp::expm1, w), kAlpha);
+  return b.cast(b.mul(where_positive(b, w, negative), kScale), g.type(x).dtype);
+}
+
+NodeId gelu(Graph& g, NodeId x, std::string_view approximate) {
+  const auto scope = g.scope("gelu");
+  constexpr double kSqrtHalf = 0.70710678118654752440;
+  constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+  const Build b{g};
+  b.require_float(x, "gelu");
+  const NodeId w = b.widen(x);
+  NodeId s = kNoNode;
+  if (approximate == "none") {
+    s = b.un(ScalarOp::erf, b.mul(w, kSqrtHalf));
+  } else if (approximate == "tanh") {
+    const NodeId cube = b.mul(b.mul(w, w), w);
+    s = b.un(ScalarOp::tanh, b.mul(b.add(w, b.mul(cube, 0.044715)), kSqrtTwoOverPi));
+  } else {
+    g.fail(fmt::format("gelu: approximate is \"{}\", expected \"none\" or \"tanh\"", approximate));
+  }
+  return b.cast(b.mul(b.mul(w, 0.5), b.add(s, 1)), g.type(x).dtype);
+}
+
+NodeId silu(Graph& g, NodeId x) {
+  const auto scope = g.scope("silu");
+  const Build b{g};
+  b.require_float(x, "silu");
+  return b.mul(x, b.un(ScalarOp::sigmoid, x));
+}
+
+NodeId mish(Graph& g, NodeId x) {
+  const auto scope = g.scope("mish");
+  const Build b{g};
+  b.require_float(x, "mish");
+  return b.mul(x, b.un(ScalarOp::tanh, log1p_exp(b, x)));
+}
+
+NodeId softplus(Graph& g, NodeId x, double beta, double threshold) {
+  const auto scope = g.scope("softplus");
+  const Build b{g};
+  b.require_float(x, "softplus");
+  const NodeId w = b.widen(x);
+  const NodeId z = b.mul(w, beta);
+  const NodeId linear = b.bin(ScalarOp::gt, z, b.like(z, threshold));
+  return b.cast(b.select(linear, w, b.div(log1p_exp(b, z), beta)), g.type(x).dtype);
+}
+
+NodeId softsign(Graph& g, NodeId x) {
+  const auto scope = g.scope("softsign");
+  const Build b{g};
+  b.require_float(x, "softsign");
+  return b.div(x, b.add(b.un(ScalarOp::abs, x), 1));
+}
+
+NodeId hardtanh(Graph& g, NodeId x, double min, double max) {
+  const auto scope = g.scope("hardtanh");
+  return Build{g}.clamp(x, min, max);
+}
+
+NodeId hardsigmoid(Graph& g, NodeId x) {
+  const auto scope = g.scope("hardsigmoid");
+  const Build b{g};
+  b.require_float(x, "hardsigmoid");
+  return b.div(b.clamp(b.add(x, 3), 0, 6), 6);
+}
+
+NodeId hardswish(Graph& g, NodeId x) {
+  const auto scope = g.scope("hardswish");
+  const Build b{g};
+  b.require_float(x, "hardswish");
+  return b.div(b.mul(x, b.clamp(b.add(x, 3), 0, 6)), 6);
+}
+
+}  // namespace bz::composite

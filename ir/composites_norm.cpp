@@ -1,0 +1,112 @@
+// Normalisations: subtract a mean, multiply by the reciprocal of a deviation, scale and shift.
+#include <algorithm>
+#include <cmath>
+
+#include "ir/composites.h"
+#include "ir/composites_build.h"
+
+namespace bz::composite {
+namespace {
+
+// (x - mean) * rsqrt(variance + eps) with both taken over `axes`.
+NodeId standardize(const Build& b, NodeId x, const Axes& axes, double eps) {
+  const NodeId d = b.sub(x, mean(b.g, x, axes, true));
+  const NodeId v = mean(b.g, b.mul(d, d), axes, true);
+  return b.mul(d, b.un(ScalarOp::rsqrt, b.add(v, eps)));
+}
+
+// A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`.
+NodeId along(const Build& b, NodeId parameter, NodeId x, const Axes& axes, std::string_view what,
+             std::string_view role) {
+  const Type& type = b.g.type(x);
+  const Type& given = b.g.type(parameter);
+  Type expected{type.dtype, {}};
+  for (int axis : axes) expected.shape.push_back(type.shape[static_cast<std::size_t>(axis)]);
+  if (given.shape != expected.shape || compute_dtype(given.dtype) != type.dtype) {
+    b.g.fail(fmt::format("{}: {} is {}, expected {}", what, role, to_string(given), to_string(expected)));
+  }
+  return b.g.broadcast(b.widen(parameter), type.shape, axes);
+}
+
+// y * gamma + beta, each where it is given.
+NodeId affine(const Build& b, NodeId y, NodeId gamma, NodeId beta, const Axes& axes, std::string_view what) {
+  if (gamma != kNoNode) y = b.mul(y, along(b, gamma, y, axes, what, "gamma"));
+  if (beta != kNoNode) y = b.add(y, along(b, beta, y, axes, what, "beta"));
+  return y;
+}
+
+// [first, rank)
+Axes axes_from(const Graph& g, NodeId x, int first) {
+  Axes axes;
+  for (int axis = first; axis < g.type(x).rank(); ++axis) axes.push_back(axis);
+  return axes;
+}
+
+void require_rank(const Graph& g, NodeId x, int rank, std::string_view what) {
+  if (g.type(x).rank() < rank) {
+    g.fail(fmt::format("{} needs at least {} dimensions, got {}", what, rank, to_string(g.type(x))));
+  }
+}
+
+}  // namespace
+
+NodeId layer_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, NodeId beta, double eps) {
+  const auto scope = g.scope("layer_norm");
+  const Build b{g};
+  b.require_float(x, "layer_norm");
+  const Axes over = g.normalize_axes(x, axes, "layer_norm");
+  const NodeId y = standardize(b, b.widen(x), over, eps);
+  return b.cast(affine(b, y, gamma, beta, over, "layer_norm"), g.type(x).dtype);
+}
+
+NodeId rms_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optional<double> eps) {
+  const auto scope = g.scope("rms_norm");
+  const Build b{g};
+  b.require_float(x, "rms_norm");
+  const Axes over = g.normalize_axes(x, axes, "rms_norm");
+  const NodeId w = b.widen(x);
+  const double spacing = std::ldexp(1.0, g.type(w).dtype == DType::f64 ? -52 : -23);
+  const NodeId v = mean(g, b.mul(w, w), over, true);
+  const NodeId y = b.mul(w, b.un(ScalarOp::rsqrt, b.add(v, eps.value_or(spacing))));
+  return b.cast(affine(b, y, gamma, kNoNode, over, "rms_norm"), g.type(x).dtype);
+}
+
+NodeId group_norm(Graph& g, NodeId x, std::int64_t groups, NodeId gamma, NodeId beta, double eps) {
+  const auto scope = g.scope("group_norm");
+  const Build b{g};
+  b.require_float(x, "group_norm");
+  require_rank(g, x, 2, "group_norm");
+  const Shape shape = g.type(x).shape;
+  const std::int64_t channels = shape[1];
+  if (groups < 1 || channels % groups != 0) {
+    g.fail(fmt::format("group_norm: {} channels cannot be split into {} groups", channels, groups));
+  }
+  Shape grouped = {shape[0], groups, channels / groups};
+  grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
+  const NodeId split = g.reshape(b.widen(x), std::move(grouped));
+  const NodeId y = g.reshape(standardize(b, split, axes_from(g, split, 2), eps), shape);
+  return b.cast(affine(b, y, gamma, beta, {1}, "group_norm"), g.type(x).dtype);
+}
+
+NodeId instance_norm(Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) {
+  const auto scope = g.scope("instance_norm");
+  const Build b{g};
+  b.require_float(x, "instance_norm");
+  require_rank(g, x, 3, "instance_norm");
+  const NodeId y = standardize(b, b.widen(x), axes_from(g, x, 2), eps);
+  return b.cast(affine(b, y, gamma, beta, {1}, "instance_norm"), g.type(x).dtype);
+}
+
+NodeId batch_norm(Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta, double eps) {
+  const auto scope = g.scope("batch_norm");
+  const Build b{g};
+  b.require_float(x, "batch_norm");
+  require_rank(g, x, 2, "batch_norm");
+  const NodeId w = b.widen(x);
+  const NodeId d = b.sub(w, along(b, mean, w, {1}, "batch_norm", "mean"));
+  const NodeId v = along(b, variance, w, {1}, "batch_norm", "variance");
+  const NodeId y = b.mul(d, b.un(ScalarOp::rsqrt, b.add(v, eps)));
+  return b.cast(affine(b, y, gamma, beta, {1}, "batch_norm"), g.type(x).dtype);
+}
+
+}  // namespace bz::composite
