@@ -1,0 +1,97 @@
+// Wraps the bodies of the math library into functions of a module.
+#include "compiler/emit/math.h"
+
+#include "compiler/emit/math_functions.h"
+#include "support/error.h"
+
+namespace bz::emit {
+namespace {
+
+using math::Real;
+
+// What is worth a call: straight lines of a few dozen instructions are inlined, so that the elements of a vector and
+// neighbouring operations are scheduled together.
+enum class Inline : bool { no, yes };
+
+struct Unary {
+  ScalarOp op;
+  Inline f32_inlining;
+  Real (*f32)(Real);
+  Real (*f64)(Real);
+};
+
+struct Binary {
+  ScalarOp op;
+  Real (*f32)(Real, Real);
+  Real (*f64)(Real, Real);
+};
+
+constexpr Unary kUnary[] = {
+    {ScalarOp::exp, Inline::yes, math::f32::exp, math::f64::exp},
+    {ScalarOp::exp2, Inline::yes, math::f32::exp2, math::f64::exp2},
+    {ScalarOp::expm1, Inline::yes, math::f32::expm1, math::f64::expm1},
+    {ScalarOp::log, Inline::yes, math::f32::log, math::f64::log},
+    {ScalarOp::log1p, Inline::yes, math::f32::log1p, math::f64::log1p},
+    {ScalarOp::log2, Inline::yes, math::f32::log2, math::f64::log2},
+    {ScalarOp::sin, Inline::no, math::f32::sin, math::f64::sin},
+    {ScalarOp::cos, Inline::no, math::f32::cos, math::f64::cos},
+    {ScalarOp::tan, Inline::no, math::f32::tan, math::f64::tan},
+    {ScalarOp::tanh, Inline::yes, math::f32::tanh, math::f64::tanh},
+    {ScalarOp::sigmoid, Inline::yes, math::f32::sigmoid, math::f64::sigmoid},
+    {ScalarOp::erf, Inline::yes, math::f32::erf, math::f64::erf},
+};
+
+constexpr Binary kBinary[] = {
+    {ScalarOp::pow, math::f32::pow, math::f64::pow},
+    {ScalarOp::atan2, math::f32::atan2, math::f64::atan2},
+    {ScalarOp::mod, math::f32::mod, math::f64::mod},
+};
+
+const Unary* find_unary(ScalarOp op) {
+  for (const Unary& f : kUnary)
+    if (f.op == op) return &f;
+  return nullptr;
+}
+
+const Binary* find_binary(ScalarOp op) {
+  for (const Binary& f : kBinary)
+    if (f.op == op) return &f;
+  return nullptr;
+}
+
+}  // namespace
+
+llvm::Function* math::define_internal(llvm::Module& m, llvm::StringRef name, llvm::FunctionType* type) {
+  llvm::Function* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, m);
+  f->setDoesNotThrow();
+  f->setDoesNotAccessMemory();
+  f->setWillReturn();
+  llvm::BasicBlock::Create(m.getContext(), "entry", f);
+  return f;
+}
+
+bool has_math_function(ScalarOp op) { return find_unary(op) != nullptr || find_binary(op) != nullptr; }
+
+llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64) {
+  std::string name = fmt::format("bz.math.{}.{}", info(op).text, f64 ? "f64" : "f32");
+  if (llvm::Function* known = m.getFunction(name)) return known;
+
+  const Unary* unary = find_unary(op);
+  const Binary* binary = find_binary(op);
+  check(unary != nullptr || binary != nullptr, fmt::format("no math function for {}", info(op).text));
+
+  llvm::LLVMContext& c = m.getContext();
+  llvm::Type* type = f64 ? llvm::Type::getDoubleTy(c) : llvm::Type::getFloatTy(c);
+  llvm::SmallVector<llvm::Type*, 2> parameters(unary != nullptr ? 1 : 2, type);
+  llvm::Function* f = math::define_internal(m, name, llvm::FunctionType::get(type, parameters, false));
+  if (unary != nullptr && !f64 && unary->f32_inlining == Inline::yes) f->addFnAttr(llvm::Attribute::AlwaysInline);
+
+  math::Builder b(&f->getEntryBlock());
+  Real x(b, f->getArg(0));
+  Real y = unary != nullptr ? (f64 ? unary->f64 : unary->f32)(x)
+                            : (f64 ? binary->f64 : binary->f32)(x, Real(b, f->getArg(1)));
+  b.CreateRet(y.value());
+  return f;
+}
+
+}  // namespace bz::emit

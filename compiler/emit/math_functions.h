@@ -1,0 +1,50 @@
+// The bodies of the math library, one function an operation and precision, for math.cpp to wrap. Each emits its
+// formula at the builder's place and leaves the builder where the result is live.
+#pragma once
+
+#include <llvm/IR/Module.h>
+
+#include "compiler/emit/math_builder.h"
+
+namespace bz::emit::math {
+
+// A new internal function of `m` that touches no memory, with an empty entry block.
+llvm::Function* define_internal(llvm::Module& m, llvm::StringRef name, llvm::FunctionType* type);
+
+namespace f32 {
+Real exp(Real x);
+Real exp2(Real x);
+Real expm1(Real x);
+Real log(Real x);
+Real log1p(Real x);
+Real log2(Real x);
+Real sin(Real x);
+Real cos(Real x);
+Real tan(Real x);
+Real tanh(Real x);
+Real sigmoid(Real x);
+Real erf(Real x);
+Real pow(Real x, Real y);
+Real atan2(Real y, Real x);
+Real mod(Real a, Real b);
+}  // namespace f32
+
+namespace f64 {
+Real exp(Real x);
+Real exp2(Real x);
+Real expm1(Real x);
+Real log(Real x);
+Real log1p(Real x);
+Real log2(Real x);
+Real sin(Real x);
+Real cos(Real x);
+Real tan(Real x);
+Real tanh(Real x);
+Real sigmoid(Real x);
+Real erf(Real x);
+Real pow(Real x, Real y);
+Real atan2(Real y, Real x);
+Real mod(Real a, Real b);
+}  // namespace f64
+
+}  // namespace bz::emit::math

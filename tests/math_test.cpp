@@ -1,0 +1,371 @@
+// The device math library on the host: every function against the C++ library in a wider type, over random bit
+// patterns, sweeps around critical points and special values; and every function through the NVPTX backend.
+#include "compiler/emit/math.h"
+
+#include <fmt/format.h>
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/ExecutionEngine/Orc/ThreadSafeModule.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace {
+
+using bz::ScalarOp;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<ScalarOp> math_ops() {
+  std::vector<ScalarOp> ops;
+  for (const bz::ScalarOpInfo& i : bz::scalar_ops())
+    if (bz::emit::has_math_function(i.op)) ops.push_back(i.op);
+  return ops;
+}
+
+std::string loop_name(ScalarOp op, bool f64) {
+  return std::string(bz::info(op).text) + (f64 ? "_loop_f64" : "_loop_f32");
+}
+
+// void <op>_loop_<type>(a, b, out, n): out[i] = op(a[i], b[i]); b is not read by unary functions.
+void add_loop(llvm::Module& m, ScalarOp op, bool f64) {
+  llvm::LLVMContext& c = m.getContext();
+  llvm::Type* type = f64 ? llvm::Type::getDoubleTy(c) : llvm::Type::getFloatTy(c);
+  llvm::Type* pointer = llvm::PointerType::get(c, 0);
+  llvm::Type* i64 = llvm::Type::getInt64Ty(c);
+  auto* f = llvm::Function::Create(
+      llvm::FunctionType::get(llvm::Type::getVoidTy(c), {pointer, pointer, pointer, i64}, false),
+      llvm::GlobalValue::ExternalLinkage, loop_name(op, f64), m);
+  for (unsigned i = 0; i < 3; ++i) f->addParamAttr(i, llvm::Attribute::NoAlias);
+  auto* entry = llvm::BasicBlock::Create(c, "entry", f);
+  auto* loop = llvm::BasicBlock::Create(c, "loop", f);
+  auto* exit = llvm::BasicBlock::Create(c, "exit", f);
+  llvm::IRBuilder<> b(entry);
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode* i = b.CreatePHI(i64, 2);
+  auto element = [&](unsigned arg) { return b.CreateGEP(type, f->getArg(arg), {i}); };
+  llvm::SmallVector<llvm::Value*, 2> args = {b.CreateLoad(type, element(0))};
+  if (bz::info(op).arity == 2) args.push_back(b.CreateLoad(type, element(1)));
+  b.CreateStore(b.CreateCall(bz::emit::math_function(m, op, f64), args), element(2));
+  llvm::Value* next = b.CreateAdd(i, b.getInt64(1));
+  i->addIncoming(b.getInt64(0), entry);
+  i->addIncoming(next, loop);
+  b.CreateCondBr(b.CreateICmpULT(next, f->getArg(3)), loop, exit);
+  b.SetInsertPoint(exit);
+  b.CreateRetVoid();
+}
+
+std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
+  auto m = std::make_unique<llvm::Module>("math_test", c);
+  for (ScalarOp op : math_ops())
+    for (bool f64 : {false, true}) add_loop(*m, op, f64);
+  return m;
+}
+
+std::string verification(const llvm::Module& m) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  llvm::verifyModule(m, &out);
+  return text;
+}
+
+void optimize(llvm::Module& m, llvm::TargetMachine* machine) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cgam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PassBuilder pb(machine);
+  pb.registerModuleAnalyses(mam);
+  pb.registerCGSCCAnalyses(cgam);
+  pb.registerFunctionAnalyses(fam);
+  pb.registerLoopAnalyses(lam);
+  pb.crossRegisterProxies(lam, fam, cgam, mam);
+  pb.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(m, mam);
+}
+
+// All loops, compiled for this machine once.
+class HostMath {
+ public:
+  static HostMath& get() {
+    static HostMath math;
+    return math;
+  }
+
+  template <class T>
+  std::vector<T> run(ScalarOp op, const std::vector<T>& a, const std::vector<T>& b) {
+    using Loop = void(const T*, const T*, T*, std::size_t);
+    auto* loop = llvm::cantFail(jit_->lookup(loop_name(op, std::is_same_v<T, double>))).template toPtr<Loop*>();
+    std::vector<T> out(a.size());
+    loop(a.data(), b.data(), out.data(), out.size());
+    return out;
+  }
+
+ private:
+  HostMath() {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+    builder.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    auto machine = llvm::cantFail(builder.createTargetMachine());
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto m = loops_module(*context);
+    m->setDataLayout(machine->createDataLayout());
+    m->setTargetTriple(machine->getTargetTriple());
+    optimize(*m, machine.get());
+    jit_ = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(builder).create());
+    llvm::cantFail(jit_->addIRModule({std::move(m), std::move(context)}));
+  }
+
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+};
+
+// Python's and NumPy's floored modulo, with its exact remainder.
+template <class T>
+T floored_mod(T a, T b) {
+  T m = std::fmod(a, b);
+  if (m == 0) return std::copysign(T(0), b);
+  return std::signbit(m) != std::signbit(b) ? m + b : m;
+}
+
+template <class Wide>
+Wide reference(ScalarOp op, Wide a, Wide b) {
+  switch (op) {
+    case ScalarOp::exp: return std::exp(a);
+    case ScalarOp::exp2: return std::exp2(a);
+    case ScalarOp::expm1: return std::expm1(a);
+    case ScalarOp::log: return std::log(a);
+    case ScalarOp::log1p: return std::log1p(a);
+    case ScalarOp::log2: return std::log2(a);
+    case ScalarOp::sin: return std::sin(a);
+    case ScalarOp::cos: return std::cos(a);
+    case ScalarOp::tan: return std::tan(a);
+    case ScalarOp::tanh: return std::tanh(a);
+    case ScalarOp::sigmoid: return 1 / (1 + std::exp(-a));
+    case ScalarOp::erf: return std::erf(a);
+    case ScalarOp::pow: return std::pow(a, b);
+    case ScalarOp::atan2: return std::atan2(a, b);
+    default: FAIL("no reference for " << bz::info(op).text); return 0;
+  }
+}
+
+// Error of `got` in units in the last place of T at `want`; infinite where NaN, infinity or the sign of a zero differs.
+template <class T, class Wide>
+double ulp_error(T got, Wide want) {
+  using Limits = std::numeric_limits<T>;
+  if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : kInf;
+  if (std::isinf(want)) return got == static_cast<T>(want) ? 0 : kInf;
+  if (want == 0) return got == 0 && std::signbit(got) == std::signbit(want) ? 0 : kInf;
+  if (got == 0 && std::signbit(got) != std::signbit(want)) return kInf;
+  int exponent = std::min(std::max(std::ilogb(want), Limits::min_exponent - 1), Limits::max_exponent - 1);
+  Wide unit = std::ldexp(Wide(1), exponent + 1 - Limits::digits);
+  // An infinity stands for the first value that does not fit, and that for all larger ones.
+  const Wide overflow = std::ldexp(Wide(1), Limits::max_exponent);
+  auto bounded = [&](Wide v) { return std::min(std::max(v, -overflow), overflow); };
+  return static_cast<double>(std::abs(bounded(got) - bounded(want)) / unit);
+}
+
+template <class T>
+struct Worst {
+  double ulp = 0;
+  T a = 0, b = 0, got = 0;
+};
+
+// `b` is empty for unary functions. mod has to be exact.
+template <class T>
+Worst<T> worst_error(ScalarOp op, const std::vector<T>& a, const std::vector<T>& b) {
+  using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
+  std::vector<T> out = HostMath::get().run(op, a, b);
+  Worst<T> worst;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const T y = b.empty() ? T(0) : b[i];
+    double error = op == ScalarOp::mod ? (ulp_error(out[i], floored_mod(a[i], y)) == 0 ? 0 : kInf)
+                                       : ulp_error(out[i], reference<Wide>(op, a[i], y));
+    if (error > worst.ulp) worst = {error, a[i], y, out[i]};
+  }
+  return worst;
+}
+
+template <class T>
+void require_accurate(ScalarOp op, const std::vector<T>& a, const std::vector<T>& b) {
+  Worst<T> worst = worst_error(op, a, b);
+  INFO(fmt::format("{}({:a}, {:a}) = {:a}", bz::info(op).text, worst.a, worst.b, worst.got));
+  REQUIRE(worst.ulp <= (std::is_same_v<T, float> ? 2.0 : 4.0));
+}
+
+template <class T>
+std::vector<T> random_bits(std::size_t n, unsigned seed) {
+  using Bits = std::conditional_t<std::is_same_v<T, float>, std::uint32_t, std::uint64_t>;
+  std::mt19937_64 random(seed);
+  std::vector<T> values(n);
+  for (T& v : values) v = std::bit_cast<T>(static_cast<Bits>(random()));
+  return values;
+}
+
+template <class T>
+std::vector<T> uniform(std::size_t n, double low, double high, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::vector<T> values(n);
+  for (T& v : values)
+    v = static_cast<T>(low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53);
+  return values;
+}
+
+// Values where the formulas change, and the neighbours of each on both sides.
+template <class T>
+std::vector<T> critical() {
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> values;
+  auto around = [&](double centre) {
+    T up = static_cast<T>(centre);
+    T down = up;
+    for (int i = 0; i < 50; ++i) {
+      values.insert(values.end(), {up, down, -up, -down});
+      up = std::nextafter(up, static_cast<T>(kInf));
+      down = std::nextafter(down, static_cast<T>(-kInf));
+    }
+  };
+  for (double c : {0.0, 1.0, 2.0, 0.5, 0.93, 2.0 / 3, 4.0 / 3, 0.5 * M_LN2, M_LN2, 1.5 * M_LN2, M_SQRT1_2, M_SQRT2,
+                   4.0, 6.0, 9.02, 9.1, 15.0, 17.3, 18.0, 22.0, 44.5, 87.3, 88.72, 88.8, 89.0, 103.9, 104.0, 126.0,
+                   128.0, 149.0, 150.0, 151.0, 709.78, 710.0, 745.1, 746.0, 1022.0, 1024.0, 1074.0, 1075.0, 65536.0,
+                   33554432.0, 1e10})
+    around(c);
+  around(Limits::min());
+  around(Limits::max());
+  around(Limits::epsilon());
+  for (int quadrant = 1; quadrant < 200; ++quadrant) around(quadrant * M_PI_2);
+  for (int e = Limits::min_exponent - Limits::digits; e < Limits::max_exponent; ++e) {
+    values.push_back(std::ldexp(T(1), e));
+    values.push_back(-std::ldexp(T(1), e));
+  }
+  for (double special : {kInf, -kInf, kNan, -0.0}) values.push_back(static_cast<T>(special));
+  return values;
+}
+
+template <class T>
+void check_unary(ScalarOp op) {
+  require_accurate(op, random_bits<T>(200000, 1), {});
+  require_accurate(op, critical<T>(), {});
+  for (double range : {1.0, 10.0, 110.0, 750.0, 1e6}) require_accurate(op, uniform<T>(50000, -range, range, 2), {});
+}
+
+// All pairs of special values.
+template <class T>
+void pairs(std::vector<T>* a, std::vector<T>* b) {
+  using Limits = std::numeric_limits<T>;
+  const T big = static_cast<T>(std::ldexp(1.0, Limits::digits));
+  std::vector<T> values;
+  for (T v : {T(0), Limits::denorm_min(), Limits::min(), T(0.25), T(0.5), T(1), std::nextafter(T(1), T(0)),
+              std::nextafter(T(1), T(2)), T(1.5), T(2), T(2.5), T(3), T(4), T(5), T(10), T(33), T(100.5), T(127),
+              T(1e9), T(big - 1), big, big * 2, big * 4, Limits::max(), Limits::infinity(), Limits::quiet_NaN()})
+    values.insert(values.end(), {v, -v});
+  for (T x : values)
+    for (T y : values) {
+      a->push_back(x);
+      b->push_back(y);
+    }
+}
+
+template <class T>
+void check_binary(ScalarOp op) {
+  std::vector<T> a, b;
+  pairs(&a, &b);
+  require_accurate(op, a, b);
+  require_accurate(op, random_bits<T>(200000, 3), random_bits<T>(200000, 4));
+  for (double range : {1.1, 20.0, 1000.0})
+    require_accurate(op, uniform<T>(100000, -range, range, 5), uniform<T>(100000, -range, range, 6));
+}
+
+}  // namespace
+
+TEST_CASE("math functions are accurate in f32") {
+  for (ScalarOp op : math_ops()) bz::info(op).arity == 1 ? check_unary<float>(op) : check_binary<float>(op);
+}
+
+TEST_CASE("math functions are accurate in f64") {
+  for (ScalarOp op : math_ops()) bz::info(op).arity == 1 ? check_unary<double>(op) : check_binary<double>(op);
+}
+
+TEST_CASE("pow is accurate where the result is close to overflow or the base to 1") {
+  require_accurate(ScalarOp::pow, uniform<float>(200000, 0.0, 4.0, 7), uniform<float>(200000, -128.0, 128.0, 8));
+  require_accurate(ScalarOp::pow, uniform<float>(200000, 0.999, 1.001, 9), uniform<float>(200000, -9e4, 9e4, 10));
+  require_accurate(ScalarOp::pow, uniform<double>(200000, 0.0, 4.0, 7), uniform<double>(200000, -1024.0, 1024.0, 8));
+  require_accurate(ScalarOp::pow, uniform<double>(200000, 0.999, 1.001, 9),
+                   uniform<double>(200000, -7e5, 7e5, 10));
+}
+
+TEST_CASE("tanh saturates at exactly 1 and exp2 of an integer is exact") {
+  std::vector<float> x = {9.02f, 15.0f, 44.5f, 88.8f, 1e10f, static_cast<float>(kInf)};
+  for (float y : HostMath::get().run(ScalarOp::tanh, x, {})) CHECK(y == 1.0f);
+  for (float& v : x) v = -v;
+  for (float y : HostMath::get().run(ScalarOp::tanh, x, {})) CHECK(y == -1.0f);
+
+  std::vector<float> n;
+  for (int i = -149; i < 128; ++i) n.push_back(static_cast<float>(i));
+  std::vector<float> powers = HostMath::get().run(ScalarOp::exp2, n, {});
+  for (std::size_t i = 0; i < n.size(); ++i) CHECK(powers[i] == std::ldexp(1.0f, static_cast<int>(n[i])));
+}
+
+TEST_CASE("math_function verifies, is internal and is created once") {
+  llvm::LLVMContext c;
+  llvm::Module m("m", c);
+  CHECK_FALSE(bz::emit::has_math_function(ScalarOp::add));
+  for (ScalarOp op : math_ops())
+    for (bool f64 : {false, true}) {
+      llvm::Function* f = bz::emit::math_function(m, op, f64);
+      CHECK(f->getName() == fmt::format("bz.math.{}.{}", bz::info(op).text, f64 ? "f64" : "f32"));
+      CHECK(f->hasInternalLinkage());
+      CHECK(bz::emit::math_function(m, op, f64) == f);
+    }
+  CHECK(verification(m) == "");
+}
+
+TEST_CASE("math functions compile to PTX that calls nothing outside the module") {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  for (const char* cpu : {"sm_75", "sm_90"}) {
+    llvm::Triple triple("nvptx64-nvidia-cuda");
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    REQUIRE(target != nullptr);
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    std::unique_ptr<llvm::TargetMachine> machine(
+        target->createTargetMachine(triple, cpu, "+ptx83", options, std::nullopt));
+    llvm::LLVMContext c;
+    auto m = loops_module(c);
+    m->setDataLayout(machine->createDataLayout());
+    m->setTargetTriple(triple);
+    optimize(*m, machine.get());
+    CHECK(verification(*m) == "");
+
+    llvm::SmallString<0> ptx;
+    llvm::raw_svector_ostream out(ptx);
+    llvm::legacy::PassManager passes;
+    REQUIRE_FALSE(machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile));
+    passes.run(*m);
+    CHECK(ptx.str().contains("tanh_loop_f32"));
+    CHECK_FALSE(ptx.str().contains(".extern"));
+    CHECK_FALSE(ptx.str().contains(".approx"));
+    CHECK_FALSE(ptx.str().contains(".ftz"));
+  }
+}
