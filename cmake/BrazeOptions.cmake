@@ -1,7 +1,30 @@
 # Compiler and linker settings shared by every target, and helpers to declare targets.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
 find_program(BRAZE_CCACHE ccache)
 if(BRAZE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${BRAZE_CCACHE})
+  # Pre-compiled headers are found by ccache only when their time stamps and macros do not count.
+  list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros)
+endif()
+
+# An executable holds a good part of LLVM, and every example and test is one: lld links them in a second.
+find_program(BRAZE_LLD ld.lld HINTS ${LLVM_TOOLS_BINARY_DIR})
+if(BRAZE_LLD)
+  get_filename_component(braze_lld_folder ${BRAZE_LLD} DIRECTORY)
+  add_link_options(-fuse-ld=lld -B${braze_lld_folder})
+endif()
+add_link_options(-Wl,--as-needed)
+if(BRAZE_PORTABLE)
+  add_compile_options(-ffunction-sections -fdata-sections)
+  add_link_options(-static-libstdc++ -static-libgcc -Wl,--gc-sections -s)
 endif()
 
 add_library(braze_options INTERFACE)
@@ -11,17 +34,13 @@ if(BRAZE_SANITIZE)
   target_compile_options(braze_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
   target_link_options(braze_options INTERFACE -fsanitize=address,undefined)
 endif()
-find_program(BRAZE_LLD ld.lld)
-if(BRAZE_LLD)
-  add_link_options(-fuse-ld=lld)
-endif()
 
 # A static library of one layer; its headers are found from the repository's root.
 function(braze_library name)
   add_library(${name} STATIC ${ARGN})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                             $<INSTALL_INTERFACE:include/braze>)
-  target_link_libraries(${name} PUBLIC fmt::fmt PRIVATE $<BUILD_INTERFACE:braze_options>)
+  target_link_libraries(${name} PUBLIC ${BRAZE_FMT} PRIVATE $<BUILD_INTERFACE:braze_options>)
 endfunction()
 
 # Links LLVM component libraries, privately, with LLVM's headers as system headers.
@@ -29,7 +48,4 @@ function(braze_use_llvm name)
   llvm_map_components_to_libnames(libs ${ARGN})
   target_include_directories(${name} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
   target_link_libraries(${name} PRIVATE ${libs})
-  if(NOT LLVM_ENABLE_RTTI)
-    target_compile_options(${name} PRIVATE -fno-rtti)
-  endif()
 endfunction()
