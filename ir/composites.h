@@ -26,8 +26,7 @@ namespace bz {
 
 namespace composite {
 
-// ---- softmax and statistics (composites_statistics.cpp); an empty list of axes means all
-// ------------------------
+// ---- softmax and statistics (composites_statistics.cpp); an empty list of axes means all ----
 NodeId softmax(Graph& g, NodeId x, const Axes& axes);
 NodeId log_softmax(Graph& g, NodeId x, const Axes& axes);
 NodeId logsumexp(Graph& g, NodeId x, const Axes& axes, bool keepdims = false);
@@ -36,8 +35,7 @@ NodeId mean(Graph& g, NodeId x, const Axes& axes, bool keepdims = false);
 NodeId var(Graph& g, NodeId x, const Axes& axes, std::int64_t correction = 1, bool keepdims = false);
 NodeId std(Graph& g, NodeId x, const Axes& axes, std::int64_t correction = 1, bool keepdims = false);
 
-// ---- activations (composites_activation.cpp)
-// --------------------------------------------------------------------
+// ---- activations (composites_activation.cpp) ----
 NodeId square(Graph& g, NodeId x);
 NodeId relu(Graph& g, NodeId x);
 NodeId leaky_relu(Graph& g, NodeId x, double negative_slope = 0.01);
@@ -52,8 +50,8 @@ NodeId hardtanh(Graph& g, NodeId x, double min = -1, double max = 1);
 NodeId hardsigmoid(Graph& g, NodeId x);
 NodeId hardswish(Graph& g, NodeId x);
 
-// ---- normalisation (composites_norm.cpp); gamma and beta may be kNoNode
-// ----------------------------------------- gamma and beta have the extents of `axes`.
+// ---- normalisation (composites_norm.cpp); gamma and beta may be kNoNode ----
+// gamma and beta have the extents of `axes`.
 NodeId layer_norm(Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode, NodeId beta = kNoNode,
                   double eps = 1e-5);
 // eps is by default the spacing of the type at 1 (of f32 for f16 and bf16).
@@ -67,16 +65,14 @@ NodeId batch_norm(Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma
                   NodeId beta = kNoNode,
                   double eps = 1e-5);  // with given statistics, as in inference
 
-// ---- losses (composites_loss.cpp); reduction is "mean", "sum" or "none"
-// -------------------------------------------
+// ---- losses (composites_loss.cpp); reduction is "mean", "sum" or "none" ----
 NodeId mse(Graph& g, NodeId x, NodeId y, std::string_view reduction = "mean");
 // Logits [..., C], targets [...] of class indices (i32 or i64). A target outside of [0, C) has loss 0.
 NodeId cross_entropy(Graph& g, NodeId logits, NodeId targets, std::string_view reduction = "mean");
 
 }  // namespace composite
 
-// ---- the table
-// ----------------------------------------------------------------------------------------------------
+// ---- the table ----
 
 struct CompositeOperand {
   std::string_view name;

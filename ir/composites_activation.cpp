@@ -34,7 +34,7 @@ NodeId leaky_relu(Graph& g, NodeId x, double negative_slope) {
   const Build b{g};
   b.require_float(x, "leaky_relu");
   const NodeId w = b.widen(x);
-  return b.cast(where_positive(b, w, b.mul(w, negative_slope)), g.type(x).dtype);
+  return b.cast(where_positive(b, w, b.mul_scalar(w, negative_slope)), g.type(x).dtype);
 }
 
 NodeId elu(Graph& g, NodeId x, double alpha) {
@@ -42,7 +42,7 @@ NodeId elu(Graph& g, NodeId x, double alpha) {
   const Build b{g};
   b.require_float(x, "elu");
   const NodeId w = b.widen(x);
-  const NodeId negative = b.mul(b.un(ScalarOp::expm1, w), alpha);
+  const NodeId negative = b.mul_scalar(b.un(ScalarOp::expm1, w), alpha);
   return b.cast(where_positive(b, w, negative), g.type(x).dtype);
 }
 
@@ -54,8 +54,8 @@ NodeId selu(Graph& g, NodeId x) {
   const Build b{g};
   b.require_float(x, "selu");
   const NodeId w = b.widen(x);
-  const NodeId negative = b.mul(b.un(ScalarOp::expm1, w), kAlpha);
-  return b.cast(b.mul(where_positive(b, w, negative), kScale), g.type(x).dtype);
+  const NodeId negative = b.mul_scalar(b.un(ScalarOp::expm1, w), kAlpha);
+  return b.cast(b.mul_scalar(where_positive(b, w, negative), kScale), g.type(x).dtype);
 }
 
 NodeId gelu(Graph& g, NodeId x, std::string_view approximate) {
@@ -67,14 +67,14 @@ NodeId gelu(Graph& g, NodeId x, std::string_view approximate) {
   const NodeId w = b.widen(x);
   NodeId s = kNoNode;
   if (approximate == "none") {
-    s = b.un(ScalarOp::erf, b.mul(w, kSqrtHalf));
+    s = b.un(ScalarOp::erf, b.mul_scalar(w, kSqrtHalf));
   } else if (approximate == "tanh") {
     const NodeId cube = b.mul(b.mul(w, w), w);
-    s = b.un(ScalarOp::tanh, b.mul(b.add(w, b.mul(cube, 0.044715)), kSqrtTwoOverPi));
+    s = b.un(ScalarOp::tanh, b.mul_scalar(b.add(w, b.mul_scalar(cube, 0.044715)), kSqrtTwoOverPi));
   } else {
     g.fail(fmt::format("gelu: approximate is \"{}\", expected \"none\" or \"tanh\"", approximate));
   }
-  return b.cast(b.mul(b.mul(w, 0.5), b.add(s, 1)), g.type(x).dtype);
+  return b.cast(b.mul(b.mul_scalar(w, 0.5), b.add_scalar(s, 1)), g.type(x).dtype);
 }
 
 NodeId silu(Graph& g, NodeId x) {
@@ -96,16 +96,16 @@ NodeId softplus(Graph& g, NodeId x, double beta, double threshold) {
   const Build b{g};
   b.require_float(x, "softplus");
   const NodeId w = b.widen(x);
-  const NodeId z = b.mul(w, beta);
+  const NodeId z = b.mul_scalar(w, beta);
   const NodeId linear = b.bin(ScalarOp::gt, z, b.like(z, threshold));
-  return b.cast(b.select(linear, w, b.div(log1p_exp(b, z), beta)), g.type(x).dtype);
+  return b.cast(b.select(linear, w, b.div_scalar(log1p_exp(b, z), beta)), g.type(x).dtype);
 }
 
 NodeId softsign(Graph& g, NodeId x) {
   const auto scope = g.scope("softsign");
   const Build b{g};
   b.require_float(x, "softsign");
-  return b.div(x, b.add(b.un(ScalarOp::abs, x), 1));
+  return b.div(x, b.add_scalar(b.un(ScalarOp::abs, x), 1));
 }
 
 NodeId hardtanh(Graph& g, NodeId x, double min, double max) {
@@ -117,14 +117,14 @@ NodeId hardsigmoid(Graph& g, NodeId x) {
   const auto scope = g.scope("hardsigmoid");
   const Build b{g};
   b.require_float(x, "hardsigmoid");
-  return b.div(b.clamp(b.add(x, 3), 0, 6), 6);
+  return b.div_scalar(b.clamp(b.add_scalar(x, 3), 0, 6), 6);
 }
 
 NodeId hardswish(Graph& g, NodeId x) {
   const auto scope = g.scope("hardswish");
   const Build b{g};
   b.require_float(x, "hardswish");
-  return b.div(b.mul(x, b.clamp(b.add(x, 3), 0, 6)), 6);
+  return b.div_scalar(b.mul(x, b.clamp(b.add_scalar(x, 3), 0, 6)), 6);
 }
 
 }  // namespace bz::composite

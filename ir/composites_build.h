@@ -27,9 +27,9 @@ struct Build {
   NodeId like(NodeId x, double value) const {
     return g.constant(Scalar::of(g.type(x).dtype, value), g.type(x).shape);
   }
-  NodeId add(NodeId x, double value) const { return add(x, like(x, value)); }
-  NodeId mul(NodeId x, double value) const { return mul(x, like(x, value)); }
-  NodeId div(NodeId x, double value) const { return div(x, like(x, value)); }
+  NodeId add_scalar(NodeId x, double value) const { return add(x, like(x, value)); }
+  NodeId mul_scalar(NodeId x, double value) const { return mul(x, like(x, value)); }
+  NodeId div_scalar(NodeId x, double value) const { return div(x, like(x, value)); }
   NodeId clamp(NodeId x, double lo, double hi) const {
     return g.map(ScalarOp::clamp, {x, like(x, lo), like(x, hi)});
   }

@@ -12,7 +12,7 @@ namespace {
 NodeId standardize(const Build& b, NodeId x, const Axes& axes, double eps) {
   const NodeId d = b.sub(x, mean(b.g, x, axes, true));
   const NodeId v = mean(b.g, b.mul(d, d), axes, true);
-  return b.mul(d, b.un(ScalarOp::rsqrt, b.add(v, eps)));
+  return b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
 }
 
 // A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`.
@@ -67,7 +67,7 @@ NodeId rms_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optiona
   const NodeId w = b.widen(x);
   const double spacing = std::ldexp(1.0, g.type(w).dtype == DType::f64 ? -52 : -23);
   const NodeId v = mean(g, b.mul(w, w), over, true);
-  const NodeId y = b.mul(w, b.un(ScalarOp::rsqrt, b.add(v, eps.value_or(spacing))));
+  const NodeId y = b.mul(w, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps.value_or(spacing))));
   return b.cast(affine(b, y, gamma, kNoNode, over, "rms_norm"), g.type(x).dtype);
 }
 
@@ -105,7 +105,7 @@ NodeId batch_norm(Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma
   const NodeId w = b.widen(x);
   const NodeId d = b.sub(w, along(b, mean, w, {1}, "batch_norm", "mean"));
   const NodeId v = along(b, variance, w, {1}, "batch_norm", "variance");
-  const NodeId y = b.mul(d, b.un(ScalarOp::rsqrt, b.add(v, eps)));
+  const NodeId y = b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
   return b.cast(affine(b, y, gamma, beta, {1}, "batch_norm"), g.type(x).dtype);
 }
 

@@ -29,7 +29,7 @@ double extent_product(const Graph& g, NodeId x, const Axes& axes) {
 // Sum of squared deviations from the mean over `divisor`, with the reduced axes kept.
 NodeId scaled_squared_deviations(const Build& b, NodeId x, const Axes& axes, double divisor) {
   const NodeId d = b.sub(x, mean(b.g, x, axes, true));
-  return b.div(b.g.reduce(Monoid::sum, b.mul(d, d), axes, true), divisor);
+  return b.div_scalar(b.g.reduce(Monoid::sum, b.mul(d, d), axes, true), divisor);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ NodeId mean(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   b.require_float(x, "mean");
   const Axes over = g.normalize_axes(x, axes, "mean");
   const NodeId s = g.reduce(Monoid::sum, b.widen(x), over, keepdims);
-  return b.cast(b.div(s, extent_product(g, x, over)), g.type(x).dtype);
+  return b.cast(b.div_scalar(s, extent_product(g, x, over)), g.type(x).dtype);
 }
 
 NodeId var(Graph& g, NodeId x, const Axes& axes, std::int64_t correction, bool keepdims) {

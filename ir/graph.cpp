@@ -147,15 +147,15 @@ DType reduction_dtype(const Graph& g, const ReduceAttrs& attrs, const std::vecto
       g.fail(fmt::format("{}: operand {} is {}, expected {}", row.text, i, name(got), name(expected)));
     }
   }
-  // What a user reduces keeps its type, although f16 and bf16 are accumulated in f32.
+  // A component that is an element or made of elements keeps their type, although f16 and bf16 are
+  // accumulated in f32.
   const DType component = components[static_cast<std::size_t>(attrs.component)];
-  return row.user && component == compute_dtype(t) ? t : component;
+  return component == compute_dtype(t) ? t : component;
 }
 
 }  // namespace
 
-// ---- nodes
-// ----------------------------------------------------------------------------------------------------
+// ---- nodes ----
 
 NodeKind Node::kind() const {
   return std::visit(Overloaded{
@@ -194,8 +194,7 @@ std::string Node::op_name() const {
 
 int user_component(Monoid monoid) { return monoid == Monoid::argmax || monoid == Monoid::argmin ? 1 : 0; }
 
-// ---- leaves and maps
-// ------------------------------------------------------------------------------------------
+// ---- leaves and maps ----
 
 NodeId Graph::add(Attrs attrs, Type type, std::vector<NodeId> operands) {
   check_shape(*this, type.shape, "result");
@@ -247,8 +246,7 @@ NodeId Graph::map(ScalarOp op, std::vector<NodeId> operands, DType target) {
   return add(MapAttrs{op}, {*result, std::move(shape)}, std::move(operands));
 }
 
-// ---- views
-// ----------------------------------------------------------------------------------------------------
+// ---- views ----
 
 NodeId Graph::broadcast(NodeId x, Shape shape, Axes dims) {
   check_id(x);
@@ -413,8 +411,7 @@ NodeId Graph::window(NodeId x, Axes axes, std::vector<std::int64_t> size, std::v
              std::move(result), {x});
 }
 
-// ---- reductions
-// -----------------------------------------------------------------------------------------------
+// ---- reductions ----
 
 NodeId Graph::reduce(Monoid monoid, NodeId x, Axes axes, bool keepdims) {
   if (!info(monoid).user) fail(fmt::format("{} is made by the compiler only", info(monoid).text));
@@ -456,8 +453,7 @@ void Graph::output(std::string name, NodeId node) {
   outputs_.push_back({std::move(name), node});
 }
 
-// ---- helpers
-// --------------------------------------------------------------------------------------------------
+// ---- helpers ----
 
 void Graph::broadcast_together(std::span<NodeId> nodes, std::string_view what) {
   std::size_t rank = 0;
@@ -466,7 +462,7 @@ void Graph::broadcast_together(std::span<NodeId> nodes, std::string_view what) {
     rank = std::max(rank, type(x).shape.size());
   }
   Shape shape(rank, 1);
-  for (std::size_t from_end = 0; from_end < rank; ++from_end) {
+  for (std::size_t from_end = rank; from_end-- > 0;) {
     std::int64_t& extent = shape[rank - 1 - from_end];
     for (NodeId x : nodes) {
       const Shape& s = type(x).shape;
