@@ -1,5 +1,6 @@
-// The device math library on the host: every function against the C++ library in a wider type, over random bit
-// patterns, sweeps around critical points and special values; and every function through the NVPTX backend.
+// The device math library on the host: every function against the C++ library in a wider type, over random
+// bit patterns, sweeps around critical points and special values; and every function through the NVPTX
+// backend.
 #include "compiler/emit/math.h"
 
 #include <fmt/format.h>
@@ -112,7 +113,8 @@ class HostMath {
   template <class T>
   std::vector<T> run(ScalarOp op, const std::vector<T>& a, const std::vector<T>& b) {
     using Loop = void(const T*, const T*, T*, std::size_t);
-    auto* loop = llvm::cantFail(jit_->lookup(loop_name(op, std::is_same_v<T, double>))).template toPtr<Loop*>();
+    auto* loop =
+        llvm::cantFail(jit_->lookup(loop_name(op, std::is_same_v<T, double>))).template toPtr<Loop*>();
     std::vector<T> out(a.size());
     loop(a.data(), b.data(), out.data(), out.size());
     return out;
@@ -148,25 +150,42 @@ T floored_mod(T a, T b) {
 template <class Wide>
 Wide reference(ScalarOp op, Wide a, Wide b) {
   switch (op) {
-    case ScalarOp::exp: return std::exp(a);
-    case ScalarOp::exp2: return std::exp2(a);
-    case ScalarOp::expm1: return std::expm1(a);
-    case ScalarOp::log: return std::log(a);
-    case ScalarOp::log1p: return std::log1p(a);
-    case ScalarOp::log2: return std::log2(a);
-    case ScalarOp::sin: return std::sin(a);
-    case ScalarOp::cos: return std::cos(a);
-    case ScalarOp::tan: return std::tan(a);
-    case ScalarOp::tanh: return std::tanh(a);
-    case ScalarOp::sigmoid: return 1 / (1 + std::exp(-a));
-    case ScalarOp::erf: return std::erf(a);
-    case ScalarOp::pow: return std::pow(a, b);
-    case ScalarOp::atan2: return std::atan2(a, b);
-    default: FAIL("no reference for " << bz::info(op).text); return 0;
+    case ScalarOp::exp:
+      return std::exp(a);
+    case ScalarOp::exp2:
+      return std::exp2(a);
+    case ScalarOp::expm1:
+      return std::expm1(a);
+    case ScalarOp::log:
+      return std::log(a);
+    case ScalarOp::log1p:
+      return std::log1p(a);
+    case ScalarOp::log2:
+      return std::log2(a);
+    case ScalarOp::sin:
+      return std::sin(a);
+    case ScalarOp::cos:
+      return std::cos(a);
+    case ScalarOp::tan:
+      return std::tan(a);
+    case ScalarOp::tanh:
+      return std::tanh(a);
+    case ScalarOp::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case ScalarOp::erf:
+      return std::erf(a);
+    case ScalarOp::pow:
+      return std::pow(a, b);
+    case ScalarOp::atan2:
+      return std::atan2(a, b);
+    default:
+      FAIL("no reference for " << bz::info(op).text);
+      return 0;
   }
 }
 
-// Error of `got` in units in the last place of T at `want`; infinite where NaN, infinity or the sign of a zero differs.
+// Error of `got` in units in the last place of T at `want`; infinite where NaN, infinity or the sign of a
+// zero differs.
 template <class T, class Wide>
 double ulp_error(T got, Wide want) {
   using Limits = std::numeric_limits<T>;
@@ -223,8 +242,7 @@ template <class T>
 std::vector<T> uniform(std::size_t n, double low, double high, unsigned seed) {
   std::mt19937_64 random(seed);
   std::vector<T> values(n);
-  for (T& v : values)
-    v = static_cast<T>(low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53);
+  for (T& v : values) v = static_cast<T>(low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53);
   return values;
 }
 
@@ -242,10 +260,11 @@ std::vector<T> critical() {
       down = std::nextafter(down, static_cast<T>(-kInf));
     }
   };
-  for (double c : {0.0, 1.0, 2.0, 0.5, 0.93, 2.0 / 3, 4.0 / 3, 0.5 * M_LN2, M_LN2, 1.5 * M_LN2, M_SQRT1_2, M_SQRT2,
-                   4.0, 6.0, 9.02, 9.1, 15.0, 17.3, 18.0, 22.0, 44.5, 87.3, 88.72, 88.8, 89.0, 103.9, 104.0, 126.0,
-                   128.0, 149.0, 150.0, 151.0, 709.78, 710.0, 745.1, 746.0, 1022.0, 1024.0, 1074.0, 1075.0, 65536.0,
-                   33554432.0, 1e10})
+  for (double c : {0.0,         1.0,       2.0,     0.5,    0.93,    2.0 / 3,    4.0 / 3, 0.5 * M_LN2, M_LN2,
+                   1.5 * M_LN2, M_SQRT1_2, M_SQRT2, 4.0,    6.0,     9.02,       9.1,     15.0,        17.3,
+                   18.0,        22.0,      44.5,    87.3,   88.72,   88.8,       89.0,    103.9,       104.0,
+                   126.0,       128.0,     149.0,   150.0,  151.0,   709.78,     710.0,   745.1,       746.0,
+                   1022.0,      1024.0,    1074.0,  1075.0, 65536.0, 33554432.0, 1e10})
     around(c);
   around(Limits::min());
   around(Limits::max());
@@ -263,7 +282,8 @@ template <class T>
 void check_unary(ScalarOp op) {
   require_accurate(op, random_bits<T>(200000, 1), {});
   require_accurate(op, critical<T>(), {});
-  for (double range : {1.0, 10.0, 110.0, 750.0, 1e6}) require_accurate(op, uniform<T>(50000, -range, range, 2), {});
+  for (double range : {1.0, 10.0, 110.0, 750.0, 1e6})
+    require_accurate(op, uniform<T>(50000, -range, range, 2), {});
 }
 
 // All pairs of special values.
@@ -272,9 +292,32 @@ void pairs(std::vector<T>* a, std::vector<T>* b) {
   using Limits = std::numeric_limits<T>;
   const T big = static_cast<T>(std::ldexp(1.0, Limits::digits));
   std::vector<T> values;
-  for (T v : {T(0), Limits::denorm_min(), Limits::min(), T(0.25), T(0.5), T(1), std::nextafter(T(1), T(0)),
-              std::nextafter(T(1), T(2)), T(1.5), T(2), T(2.5), T(3), T(4), T(5), T(10), T(33), T(100.5), T(127),
-              T(1e9), T(big - 1), big, big * 2, big * 4, Limits::max(), Limits::infinity(), Limits::quiet_NaN()})
+  for (T v : {T(0),
+              Limits::denorm_min(),
+              Limits::min(),
+              T(0.25),
+              T(0.5),
+              T(1),
+              std::nextafter(T(1), T(0)),
+              std::nextafter(T(1), T(2)),
+              T(1.5),
+              T(2),
+              T(2.5),
+              T(3),
+              T(4),
+              T(5),
+              T(10),
+              T(33),
+              T(100.5),
+              T(127),
+              T(1e9),
+              T(big - 1),
+              big,
+              big * 2,
+              big * 4,
+              Limits::max(),
+              Limits::infinity(),
+              Limits::quiet_NaN()})
     values.insert(values.end(), {v, -v});
   for (T x : values)
     for (T y : values) {
@@ -304,9 +347,12 @@ TEST_CASE("math functions are accurate in f64") {
 }
 
 TEST_CASE("pow is accurate where the result is close to overflow or the base to 1") {
-  require_accurate(ScalarOp::pow, uniform<float>(200000, 0.0, 4.0, 7), uniform<float>(200000, -128.0, 128.0, 8));
-  require_accurate(ScalarOp::pow, uniform<float>(200000, 0.999, 1.001, 9), uniform<float>(200000, -9e4, 9e4, 10));
-  require_accurate(ScalarOp::pow, uniform<double>(200000, 0.0, 4.0, 7), uniform<double>(200000, -1024.0, 1024.0, 8));
+  require_accurate(ScalarOp::pow, uniform<float>(200000, 0.0, 4.0, 7),
+                   uniform<float>(200000, -128.0, 128.0, 8));
+  require_accurate(ScalarOp::pow, uniform<float>(200000, 0.999, 1.001, 9),
+                   uniform<float>(200000, -9e4, 9e4, 10));
+  require_accurate(ScalarOp::pow, uniform<double>(200000, 0.0, 4.0, 7),
+                   uniform<double>(200000, -1024.0, 1024.0, 8));
   require_accurate(ScalarOp::pow, uniform<double>(200000, 0.999, 1.001, 9),
                    uniform<double>(200000, -7e5, 7e5, 10));
 }

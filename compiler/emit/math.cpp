@@ -9,8 +9,8 @@ namespace {
 
 using math::Real;
 
-// What is worth a call: straight lines of a few dozen instructions are inlined, so that the elements of a vector and
-// neighbouring operations are scheduled together.
+// What is worth a call: straight lines of a few dozen instructions are inlined, so that the elements of a
+// vector and neighbouring operations are scheduled together.
 enum class Inline : bool { no, yes };
 
 struct Unary {
@@ -84,7 +84,8 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64) {
   llvm::Type* type = f64 ? llvm::Type::getDoubleTy(c) : llvm::Type::getFloatTy(c);
   llvm::SmallVector<llvm::Type*, 2> parameters(unary != nullptr ? 1 : 2, type);
   llvm::Function* f = math::define_internal(m, name, llvm::FunctionType::get(type, parameters, false));
-  if (unary != nullptr && !f64 && unary->f32_inlining == Inline::yes) f->addFnAttr(llvm::Attribute::AlwaysInline);
+  if (unary != nullptr && !f64 && unary->f32_inlining == Inline::yes)
+    f->addFnAttr(llvm::Attribute::AlwaysInline);
 
   math::Builder b(&f->getEntryBlock());
   Real x(b, f->getArg(0));

@@ -1,12 +1,14 @@
-// The device math library: exp, tanh, pow, ... as LLVM IR that every backend compiles alike, so that a GPU and the
-// simulator give the same bits. Nothing outside the module is called: no libdevice, no libm.
+// The device math library: exp, tanh, pow, ... as LLVM IR that every backend compiles alike, so that a GPU
+// and the simulator give the same bits. Nothing outside the module is called: no libdevice, no libm.
 //
 //   if (has_math_function(ScalarOp::tanh))
-//     y = builder.CreateCall(math_function(module, ScalarOp::tanh, /*f64=*/false), {x});   // @bz.math.tanh.f32
+//     y = builder.CreateCall(math_function(module, ScalarOp::tanh, /*f64=*/false), {x});   //
+//     @bz.math.tanh.f32
 //
-// Errors are at most 2 ulp in f32 and 4 ulp in f64 for every input, subnormal and huge ones included; infinities,
-// NaN and signed zeros follow C99 Annex F. The bodies need IEEE arithmetic: a backend must neither contract
-// multiplications and additions into fma (TargetOptions::AllowFPOpFusion = Strict) nor flush subnormals.
+// Errors are at most 2 ulp in f32 and 4 ulp in f64 for every input, subnormal and huge ones included;
+// infinities, NaN and signed zeros follow C99 Annex F. The bodies need IEEE arithmetic: a backend must
+// neither contract multiplications and additions into fma (TargetOptions::AllowFPOpFusion = Strict) nor flush
+// subnormals.
 #pragma once
 
 #include <llvm/IR/Function.h>
@@ -16,12 +18,12 @@
 
 namespace bz::emit {
 
-// True for the operations that math_function() defines; the others are single LLVM instructions or intrinsics.
-// mod is defined for floating operands only.
+// True for the operations that math_function() defines; the others are single LLVM instructions or
+// intrinsics. mod is defined for floating operands only.
 bool has_math_function(ScalarOp op);
 
-// Returns the internal function `bz.math.<op>.<f32|f64>` of `m` (operands and result are of that type), with its
-// body, creating it on first use. has_math_function(op) must hold.
+// Returns the internal function `bz.math.<op>.<f32|f64>` of `m` (operands and result are of that type), with
+// its body, creating it on first use. has_math_function(op) must hold.
 llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 
 }  // namespace bz::emit

@@ -4,7 +4,8 @@
 //   Real y = select(x > 88.0, kInf, r * 2.0);
 //   Int bits = x.bits() << 23;              // the bit pattern, an integer as wide as the float
 //
-// Every operator emits one instruction; nothing is contracted or reassociated. A condition is an Int of one bit.
+// Every operator emits one instruction; nothing is contracted or reassociated. A condition is an Int of one
+// bit.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -46,7 +47,7 @@ class Int {
     return {*b_, b_->CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, v_, b_->getFalse())};
   }
 
-  inline Real as_real() const;               // reinterprets 32 or 64 bits
+  inline Real as_real() const;                  // reinterprets 32 or 64 bits
   inline Real to_real(const Real& like) const;  // converts the signed value to the type of `like`
 
  private:

@@ -1,7 +1,8 @@
-// Exponentials, logarithms and their kin in f32. Fused kernels are bound by the instructions they issue, so these are
-// straight lines of few instructions: no branch, no table, no division instruction (whose range check is a branch on a
-// GPU and keeps the elements of a vector from being interleaved). Coefficients are minimax (Remez exchange on the
-// relative error of the result, each coefficient rounded to f32 and the rest fitted again).
+// Exponentials, logarithms and their kin in f32. Fused kernels are bound by the instructions they issue, so
+// these are straight lines of few instructions: no branch, no table, no division instruction (whose range
+// check is a branch on a GPU and keeps the elements of a vector from being interleaved). Coefficients are
+// minimax (Remez exchange on the relative error of the result, each coefficient rounded to f32 and the rest
+// fitted again).
 #include "compiler/emit/math_functions.h"
 
 namespace bz::emit::math::f32 {
@@ -18,8 +19,8 @@ constexpr double kRoundBiased = kRound + 127;
 
 Real power_of_two(Real biased) { return (biased.bits() << 23).as_real(); }
 
-// exp(x) for x in [-104, 89] or NaN. Reducing by 2 ln 2 instead of ln 2 costs one more coefficient and saves splitting
-// the exponent: with n = 2h both factors 2^h are normal even where the result is not.
+// exp(x) for x in [-104, 89] or NaN. Reducing by 2 ln 2 instead of ln 2 costs one more coefficient and saves
+// splitting the exponent: with n = 2h both factors 2^h are normal even where the result is not.
 Real exp_in_range(Real x) {
   Real t = fma(x, kLog2e / 2, kRoundBiased);
   Real h = t - kRoundBiased;
@@ -30,10 +31,11 @@ Real exp_in_range(Real x) {
   return p * s * s;
 }
 
-// n / (1 + e) where y is the reciprocal of 1 + e to 7 bits and minus_d is -(1 + e), rounded: one Newton step and one
-// correction of the quotient q, which leave the error of a correctly rounded division but for about 2^-28. The Newton
-// step errs to one side only; the constant above 1 centres its error. The remainder is formed from e itself, as
-// (n - q) - q e whose difference is exact for n between q / 2 and 2 q, so that the rounding of 1 + e has no effect.
+// n / (1 + e) where y is the reciprocal of 1 + e to 7 bits and minus_d is -(1 + e), rounded: one Newton step
+// and one correction of the quotient q, which leave the error of a correctly rounded division but for about
+// 2^-28. The Newton step errs to one side only; the constant above 1 centres its error. The remainder is
+// formed from e itself, as (n - q) - q e whose difference is exact for n between q / 2 and 2 q, so that the
+// rounding of 1 + e has no effect.
 Real divide_by_1_plus(Real n, Real e, Real minus_d, Real y) {
   y = fma(y, fma(minus_d, y, 1.0 + 0x1.ap-15), y);
   Real q = n * y;
@@ -47,9 +49,9 @@ struct Split {
 
 // log(1 + f) without the relative error of 1 + f.
 Real log1p_reduced(Real f) {
-  Real q = polynomial(f, {-0.5, 0.33333197236061096, -0.24999919533729553, 0.20011435449123383,
-                          -0.16674445569515228, 0.13989631831645966, -0.1227349266409874, 0.14061157405376434,
-                          -0.12487518042325974});
+  Real q = polynomial(
+      f, {-0.5, 0.33333197236061096, -0.24999919533729553, 0.20011435449123383, -0.16674445569515228,
+          0.13989631831645966, -0.1227349266409874, 0.14061157405376434, -0.12487518042325974});
   return fma(f * f, q, f);
 }
 
@@ -80,8 +82,8 @@ Real exp2(Real x) {
   x = max(min(x, 129.0), -151.0);
   Real t = x + kRoundTwice;
   Real r = x - (t - kRoundTwice);
-  Real p = polynomial(r, {1.0, 0.6931471824645996, 0.24022594094276428, 0.055503662675619125, 0.009625445120036602,
-                          0.0013387927319854498, 0.0001333248073933646});
+  Real p = polynomial(r, {1.0, 0.6931471824645996, 0.24022594094276428, 0.055503662675619125,
+                          0.009625445120036602, 0.0013387927319854498, 0.0001333248073933646});
   Int low = t.bits() >> 1;
   return p * (low << 23).as_real() * ((t.bits() - low) << 23).as_real();
 }
@@ -111,8 +113,8 @@ Real log2(Real x) {
   return with_log_specials(x, fma(log1p_reduced(s.f), kLog2e, s.n));
 }
 
-// n is chosen from the rounded 1 + x, but f = 2^-n x + (2^-n - 1) is formed from x itself. 2^-n is scaled by 4 to be
-// normal for every n.
+// n is chosen from the rounded 1 + x, but f = 2^-n x + (2^-n - 1) is formed from x itself. 2^-n is scaled by
+// 4 to be normal for every n.
 Real log1p(Real x) {
   Int e = ((x + 1.0).bits() - kTwoThirds) & kExponentMask;
   Real scale = (e.same(0x40800000) - e).as_real();
@@ -128,7 +130,8 @@ Real tanh(Real x) {
   Real a = min(abs(x), 9.1);
   Real t = fma(a, -2 * kLog2e, kRoundBiased);
   Real z = fma(t - kRoundBiased, kLn2Hi / 2, a);
-  Real p = polynomial(z, {-1.0, 0.6666615605354309, -0.333332896232605, 0.1338735967874527, -0.04453633725643158});
+  Real p =
+      polynomial(z, {-1.0, 0.6666615605354309, -0.333332896232605, 0.1338735967874527, -0.04453633725643158});
   Real q = fma(z * z, p, z);
   Real s = power_of_two(t);
   Real u = fma(s, q, fma(s, -0.5, 0.5));
@@ -137,8 +140,8 @@ Real tanh(Real x) {
   return copysign(divide_by_1_plus(u, -u, minus_d, y), x);
 }
 
-// With E = exp(-|x|): 1 / (1 + E) for positive x, E / (1 + E) for negative x. As E is at most 1, its exponent raised by
-// 30 is normal for every x.
+// With E = exp(-|x|): 1 / (1 + E) for positive x, E / (1 + E) for negative x. As E is at most 1, its exponent
+// raised by 30 is normal for every x.
 Real sigmoid(Real x) {
   constexpr double kRoundRaised = kRoundBiased + 30;
   Real c = max(-abs(x), -104.0);
@@ -156,15 +159,17 @@ Real sigmoid(Real x) {
 // A polynomial near 0; 1 - 2^w with w a polynomial near log2(erfc(a)) from 0.93 on.
 Real erf(Real x) {
   Real a = min(abs(x), 4.0);
-  Real w = polynomial(a, {-0.0002823257236741483, -1.6268919706344604, -0.9192596673965454, -0.14994174242019653,
-                          0.03206683695316315, -0.004390512127429247, 0.0002826902491506189});
+  Real w =
+      polynomial(a, {-0.0002823257236741483, -1.6268919706344604, -0.9192596673965454, -0.14994174242019653,
+                     0.03206683695316315, -0.004390512127429247, 0.0002826902491506189});
   Real t = w + kRoundBiased;
   Real r = w - (t - kRoundBiased);
-  Real p = polynomial(r, {1.0, 0.6931470036506653, 0.2402222454547882, 0.05550650879740715, 0.009672654792666435,
-                          0.0013303708983585238});
+  Real p = polynomial(r, {1.0, 0.6931470036506653, 0.2402222454547882, 0.05550650879740715,
+                          0.009672654792666435, 0.0013303708983585238});
   Real large = copysign(fma(-power_of_two(t), p, 1.0), x);
-  Real q = polynomial(x * x, {0.12837916612625122, -0.3761262893676758, 0.11283625662326813, -0.026855740696191788,
-                              0.0051924604922533035, -0.0008050804026424885, 8.002774848137051e-05});
+  Real q =
+      polynomial(x * x, {0.12837916612625122, -0.3761262893676758, 0.11283625662326813, -0.026855740696191788,
+                         0.0051924604922533035, -0.0008050804026424885, 8.002774848137051e-05});
   return select(a < 0.93, fma(x, q, x), large);
 }
 

@@ -1,5 +1,5 @@
-// The bodies of the math library, one function an operation and precision, for math.cpp to wrap. Each emits its
-// formula at the builder's place and leaves the builder where the result is live.
+// The bodies of the math library, one function an operation and precision, for math.cpp to wrap. Each emits
+// its formula at the builder's place and leaves the builder where the result is live.
 #pragma once
 
 #include <llvm/IR/Module.h>

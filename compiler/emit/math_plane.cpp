@@ -12,16 +12,15 @@ struct Arctangent {
   std::span<const double> series;  // atan(t) = t + t s P(s), s = t t, for t in [0, 1]
 };
 
-constexpr double kAtan32[] = {-0.33333298563957214, 0.1999852955341339,    -0.14264015853405,
-                              0.10950880497694016,  -0.08399306237697601,  0.05788138136267662,
+constexpr double kAtan32[] = {-0.33333298563957214,  0.1999852955341339,   -0.14264015853405,
+                              0.10950880497694016,   -0.08399306237697601, 0.05788138136267662,
                               -0.031096961349248886, 0.010868660174310207, -0.00178281229455024};
-constexpr double kAtan64[] = {-0.3333333333333307,   0.19999999999951462,    -0.1428571428257522,
-                              0.11111111007029653,   -0.0909090700305795,    0.07692279840114019,
-                              -0.06666404064542403,  0.05880527857093659,    -0.05253518745059799,
-                              0.047223228755666605,  -0.042191806902964056,  0.036641946281006206,
-                              -0.02990391447228713,  0.02198492194632477,    -0.013900624531885397,
-                              0.007196548716248294,  -0.0028849418559264584, 0.0008313301029747095,
-                              -0.00015216265238312846, 1.3225254470365015e-05};
+constexpr double kAtan64[] = {
+    -0.3333333333333307,    0.19999999999951462,   -0.1428571428257522,     0.11111111007029653,
+    -0.0909090700305795,    0.07692279840114019,   -0.06666404064542403,    0.05880527857093659,
+    -0.05253518745059799,   0.047223228755666605,  -0.042191806902964056,   0.036641946281006206,
+    -0.02990391447228713,   0.02198492194632477,   -0.013900624531885397,   0.007196548716248294,
+    -0.0028849418559264584, 0.0008313301029747095, -0.00015216265238312846, 1.3225254470365015e-05};
 
 constexpr Arctangent kArctangent32 = {0x1.921fb6p+1, -0x1.777a5cp-24, kAtan32};
 constexpr Arctangent kArctangent64 = {0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53, kAtan64};
@@ -108,8 +107,8 @@ Real long_remainder(Real a, Real b, const Format& k) {
   return remainder.to_real(a) * k.smallest * power(low) * power(y.exponent - low);
 }
 
-// a - floor(a / b) b of the exact remainder. Most quotients are small: then truncating the rounded one is right but
-// for being one too large, and fma makes the remainder exact.
+// a - floor(a / b) b of the exact remainder. Most quotients are small: then truncating the rounded one is
+// right but for being one too large, and fma makes the remainder exact.
 Real any_mod(Real a, Real b, const Format& k) {
   Real aa = abs(a);
   Real ab = abs(b);

@@ -1,5 +1,5 @@
-// pow in f32 and f64: 2^(y log2 |x|), with the logarithm in more precision than the result needs (f64 for f32, a pair
-// of doubles for f64), and the special values of C99 Annex F.
+// pow in f32 and f64: 2^(y log2 |x|), with the logarithm in more precision than the result needs (f64 for
+// f32, a pair of doubles for f64), and the special values of C99 Annex F.
 #include "compiler/emit/math_functions.h"
 
 namespace bz::emit::math {
@@ -20,8 +20,8 @@ Split split(Real ax) {
   return {(ax.bits() - e).as_real(), (e >> 52).to_real(ax)};
 }
 
-// log2 of zero, infinities and NaN, where the formula for finite values means nothing. What follows from -inf and
-// inf is right: y log2(x) is infinite, then 2 to that.
+// log2 of zero, infinities and NaN, where the formula for finite values means nothing. What follows from -inf
+// and inf is right: y log2(x) is infinite, then 2 to that.
 Real with_log_specials(Real ax, Real log) { return select(ax == 0.0, -kInf, select(ax < kInf, log, ax)); }
 
 // `magnitude` is |x|^y wherever |x| is not 1 and y not 0.
@@ -43,8 +43,8 @@ Real f32::pow(Real x, Real y) {
   Real ax = abs(x).to_f64();
   Split a = split(ax);
   Real s = (a.m - 1.0) / (a.m + 1.0);
-  Real series = polynomial(s * s, {2.8853900817902742, 0.9617966731040145, 0.5770836310382398, 0.4116699057066016,
-                                   0.3407831350760114});
+  Real series = polynomial(s * s, {2.8853900817902742, 0.9617966731040145, 0.5770836310382398,
+                                   0.4116699057066016, 0.3407831350760114});
   Real log = with_log_specials(ax, fma(s, series, a.n));
 
   constexpr double kRoundBiased = kRound + 1023;
@@ -74,9 +74,10 @@ Real f64::pow(Real x, Real y) {
   Real z_lo = fma(s, s, -z) + s * s_lo * 2.0;
   Real third = z * kThirdHi;
   Real third_lo = fma(z, kThirdHi, -third) + fma(z, kThirdLo, z_lo * kThirdHi);
-  Real tail = z * z * polynomial(z, {0.19999999999999987, 0.14285714285722675, 0.11111111108738977,
-                                     0.09090909438749015, 0.07692278190300066, 0.06668168150007525,
-                                     0.05837217463430682, 0.05996105221502211});
+  Real tail =
+      z * z *
+      polynomial(z, {0.19999999999999987, 0.14285714285722675, 0.11111111108738977, 0.09090909438749015,
+                     0.07692278190300066, 0.06668168150007525, 0.05837217463430682, 0.05996105221502211});
   Real v = third + tail;
   Real v_lo = (third - v) + tail + third_lo;
 
@@ -102,9 +103,10 @@ Real f64::pow(Real x, Real y) {
   Real b = w - (t - kRoundTwice);
   Real r = b * kLn2Hi;
   Real r_lo = fma(b, kLn2Hi, -r) + fma(b, kLn2Lo, w_lo * kLn2Hi);
-  Real e = polynomial(r, {0.5, 0.16666666666666677, 0.04166666666666651, 0.008333333333321697, 0.001388888888896233,
-                          0.0001984126988595119, 2.4801587172605336e-05, 2.755724439055302e-06,
-                          2.7557402604437163e-07, 2.510897267750453e-08, 2.0875335684115685e-09});
+  Real e = polynomial(
+      r, {0.5, 0.16666666666666677, 0.04166666666666651, 0.008333333333321697, 0.001388888888896233,
+          0.0001984126988595119, 2.4801587172605336e-05, 2.755724439055302e-06, 2.7557402604437163e-07,
+          2.510897267750453e-08, 2.0875335684115685e-09});
   Real q = fma(r * r, e, r);
   Real p = fma(q + 1.0, r_lo, q) + 1.0;
   Int low = t.bits() >> 1;

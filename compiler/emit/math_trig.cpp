@@ -1,6 +1,7 @@
-// Sine, cosine and tangent in f32 and f64. Arguments are reduced to [-pi/4, pi/4] as a sum hi + lo: by Cody and Waite
-// (three parts of pi/2, exact where it matters thanks to fma) up to Precision::limit, by Payne and Hanek (the product
-// with those bits of 2/pi that matter, in integers) beyond, in a function of its own that is rarely called.
+// Sine, cosine and tangent in f32 and f64. Arguments are reduced to [-pi/4, pi/4] as a sum hi + lo: by Cody
+// and Waite (three parts of pi/2, exact where it matters thanks to fma) up to Precision::limit, by Payne and
+// Hanek (the product with those bits of 2/pi that matter, in integers) beyond, in a function of its own that
+// is rarely called.
 #include <span>
 #include <string>
 
@@ -9,18 +10,30 @@
 namespace bz::emit::math {
 namespace {
 
-// 2/pi = 0.kTwoOverPi32..., in words of 32 and 64 bits. The zero in front is there for arguments whose window begins
-// before the point.
+// 2/pi = 0.kTwoOverPi32..., in words of 32 and 64 bits. The zero in front is there for arguments whose window
+// begins before the point.
 constexpr std::uint64_t kTwoOverPi32[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
                                           0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 constexpr std::uint64_t kTwoOverPi64[] = {0,
-    0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
-    0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c,
-    0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41,
-    0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f,
-    0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
-    0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08,
-    0x56033046fc7b6bab};
+                                          0xa2f9836e4e441529,
+                                          0xfc2757d1f534ddc0,
+                                          0xdb6295993c439041,
+                                          0xfe5163abdebbc561,
+                                          0xb7246e3a424dd2e0,
+                                          0x06492eea09d1921c,
+                                          0xfe1deb1cb129a73e,
+                                          0xe88235f52ebb4484,
+                                          0xe99c7026b45f7e41,
+                                          0x3991d639835339f4,
+                                          0x9c845f8bbdf9283b,
+                                          0x1ff897ffde05980f,
+                                          0xef2f118b5a0a6d1f,
+                                          0x6d367ecf27cb09b7,
+                                          0x4f463f669e5fea2d,
+                                          0x7527bac7ebe5f17b,
+                                          0x3d0739f78a5292ea,
+                                          0x6bfb5fb11f8d5d08,
+                                          0x56033046fc7b6bab};
 
 struct Precision {
   int mantissa;  // bits, the hidden one included
@@ -35,27 +48,31 @@ struct Precision {
 
 constexpr double kSin32[] = {-0.16666655242443085, 0.008332188241183758, -0.0001951809535967186};
 constexpr double kCos32[] = {0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05};
-constexpr double kSin64[] = {-0.1666666666666663,   0.008333333333322068,    -0.0001984126982954764,
-                             2.75573136063463e-06,  -2.5050745333177384e-08, 1.5896085187605403e-10};
+constexpr double kSin64[] = {-0.1666666666666663,  0.008333333333322068,    -0.0001984126982954764,
+                             2.75573136063463e-06, -2.5050745333177384e-08, 1.5896085187605403e-10};
 constexpr double kCos64[] = {0.041666666666666595,   -0.0013888888888872984, 2.480158728880582e-05,
                              -2.755731416568802e-07, 2.0875698946264966e-09, -1.1358436083212835e-11};
 
-constexpr Precision kF32 = {24,
-                            127,
-                            0x1p+16,
-                            0x1.8p+23,
-                            {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50},
-                            kTwoOverPi32,
-                            kSin32,
-                            kCos32};
-constexpr Precision kF64 = {53,
-                            1023,
-                            0x1p+25,
-                            0x1.8p+52,
-                            {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110},
-                            kTwoOverPi64,
-                            kSin64,
-                            kCos64};
+constexpr Precision kF32 = {
+    .mantissa = 24,
+    .bias = 127,
+    .limit = 0x1p+16,
+    .round = 0x1.8p+23,
+    .pi_half = {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50},
+    .two_over_pi = kTwoOverPi32,
+    .sin = kSin32,
+    .cos = kCos32,
+};
+constexpr Precision kF64 = {
+    .mantissa = 53,
+    .bias = 1023,
+    .limit = 0x1p+25,
+    .round = 0x1.8p+52,
+    .pi_half = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110},
+    .two_over_pi = kTwoOverPi64,
+    .sin = kSin64,
+    .cos = kCos64,
+};
 
 constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
 
@@ -81,16 +98,16 @@ Reduced cody_waite(Real x, const Precision& p) {
   return {hi, fma(n, -p.pi_half[2], hi_error + part_lo), t.bits().trunc(32)};
 }
 
-// words[index + offset] for an index below words.size() - offset, as selections between immediates: neither GPU nor
-// host needs a table in memory.
+// words[index + offset] for an index below words.size() - offset, as selections between immediates: neither
+// GPU nor host needs a table in memory.
 Int word_at(Int index, int offset, std::span<const std::uint64_t> words, int last_index) {
   Int w = index.same(words[offset]);
   for (int i = 1; i <= last_index; ++i) w = select(index == i, index.same(words[i + offset]), w);
   return w;
 }
 
-// For |x| > limit, infinities and NaN. With x = m 2^e, bits of 2/pi of weight 2^(2-e) and more give multiples of 4
-// quadrants; of the rest three words are enough for the smallest remainder there is.
+// For |x| > limit, infinities and NaN. With x = m 2^e, bits of 2/pi of weight 2^(2-e) and more give multiples
+// of 4 quadrants; of the rest three words are enough for the smallest remainder there is.
 Reduced payne_hanek(Real x, const Precision& p) {
   const int w = static_cast<int>(x.bits().bits());
   const int last_window = static_cast<int>(p.two_over_pi.size()) - 4;
@@ -102,13 +119,16 @@ Reduced payne_hanek(Real x, const Precision& p) {
   Int index = start.lshr(w == 32 ? 5 : 6);
   Int shift = (start & (w - 1)).zext(2 * w);
   Int word[4] = {word_at(index, 0, p.two_over_pi, last_window), word_at(index, 1, p.two_over_pi, last_window),
-                 word_at(index, 2, p.two_over_pi, last_window), word_at(index, 3, p.two_over_pi, last_window)};
+                 word_at(index, 2, p.two_over_pi, last_window),
+                 word_at(index, 3, p.two_over_pi, last_window)};
   auto window = [&](int i) {
-    return (((word[i].zext(2 * w) << static_cast<std::uint64_t>(w)) | word[i + 1].zext(2 * w)) << shift).lshr(w);
+    return (((word[i].zext(2 * w) << static_cast<std::uint64_t>(w)) | word[i + 1].zext(2 * w)) << shift)
+        .lshr(w);
   };
   Int wide = m.zext(2 * w);
   // The upper two words of the three-word product modulo 4 quadrants.
-  Int product = ((wide * window(0)) << static_cast<std::uint64_t>(w)) + wide * window(1) + (wide * window(2)).lshr(w);
+  Int product =
+      ((wide * window(0)) << static_cast<std::uint64_t>(w)) + wide * window(1) + (wide * window(2)).lshr(w);
 
   Int fraction = product << 2ull;  // of a quadrant, signed: in [-1/2, 1/2)
   Int below = fraction < 0;
@@ -118,7 +138,8 @@ Reduced payne_hanek(Real x, const Precision& p) {
   magnitude = magnitude << zeros;
   Real scale = ((p.bias - zeros.trunc(w)) << static_cast<std::uint64_t>(p.mantissa - 1)).as_real();
   Real top = magnitude.lshr(2 * w - p.mantissa).trunc(w).to_real(x);
-  Real next = (magnitude << static_cast<std::uint64_t>(p.mantissa)).lshr(2 * w - p.mantissa).trunc(w).to_real(x);
+  Real next =
+      (magnitude << static_cast<std::uint64_t>(p.mantissa)).lshr(2 * w - p.mantissa).trunc(w).to_real(x);
   const double unit = 1.0 / static_cast<double>(1ull << p.mantissa);
   top = top * unit * scale;
   next = next * (unit * unit) * scale;
