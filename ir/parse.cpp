@@ -304,9 +304,12 @@ class Parser {
   }
 
   bool starts_operand() const {
-    return token_.kind == Kind::ref || token_.kind == Kind::floating || starts_integer() ||
-           token_.is_word("inf") || token_.is_word("nan") || token_.is_word("true") ||
-           token_.is_word("false");
+    if (token_.kind == Kind::ref) {
+      Lexer ahead = lexer_;
+      return !ahead.next().is('=');  // else it begins the next statement
+    }
+    return token_.kind == Kind::floating || starts_integer() || token_.is_word("inf") ||
+           token_.is_word("nan") || token_.is_word("true") || token_.is_word("false");
   }
 
   void statement() {
@@ -321,11 +324,9 @@ class Parser {
     expect('=');
     Statement s;
     s.name = defined.name;
-    int op_line = token_.line;
     s.op = word("an operation");
     if (takes_type(s.op)) s.type = type();
-    // The first operand stands on the line of the operation, so that a missing one is noticed there.
-    if (starts_operand() && token_.line == op_line) {
+    if (starts_operand()) {
       s.operands.push_back(operand());
       while (token_.is(',')) {
         advance();

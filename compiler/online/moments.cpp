@@ -1,0 +1,101 @@
+// sum of (x - mean x)^2 -> moments; see online.h.
+#include "compiler/online/match.h"
+
+namespace bz {
+namespace {
+
+// The mean of `x` over `axes`.
+struct Mean {
+  NodeId x = kNoNode;
+  Axes axes;
+};
+
+// sum(x) / n or sum(x) * (1 / n), n being the number of elements.
+std::optional<Mean> as_mean(const Graph& g, NodeId id) {
+  for (ScalarOp op : {ScalarOp::div, ScalarOp::mul}) {
+    const std::vector<NodeId>* operands = as_map(g, id, op);
+    if (!operands) continue;
+    const ReduceAttrs* sum = as_reduce(g, (*operands)[0], Monoid::sum);
+    const Scalar* factor = as_constant(g, (*operands)[1]);
+    if (!sum || !factor || !is_float(factor->dtype)) continue;
+    NodeId x = g.node((*operands)[0]).operands[0];
+    std::int64_t count = 1;
+    for (int axis : sum->axes) count *= g.type(x).shape[static_cast<std::size_t>(axis)];
+    Scalar n = Scalar::of(factor->dtype, static_cast<double>(count));
+    bool exact = op == ScalarOp::div ? *factor == n
+                                     : *factor == Scalar::of(factor->dtype, 1 / static_cast<double>(count)) ||
+                                           *factor == Scalar::of(factor->dtype, 1 / n.f);
+    if (exact) return Mean{x, sum->axes};
+  }
+  return std::nullopt;
+}
+
+// x - mean, or mean - x.
+struct Deviation {
+  NodeId mean = kNoNode;
+  bool reversed = false;
+};
+
+// `wanted` decides on a mean by its node.
+template <class Wanted>
+std::optional<Deviation> as_deviation(const Graph& g, NodeId id, const Wanted& wanted) {
+  const std::vector<NodeId>* operands = as_map(g, id, ScalarOp::sub);
+  if (!operands) return std::nullopt;
+  for (bool reversed : {false, true}) {
+    NodeId x = (*operands)[reversed ? 1 : 0], p = (*operands)[reversed ? 0 : 1];
+    for (NodeId candidate : broadcast_values(g, p)) {
+      std::optional<Mean> mean = wanted(candidate);
+      if (mean && mean->x == x && repeats_along(g, p, mean->axes)) return Deviation{candidate, reversed};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void match_moments(const Graph& g, Replacements& out) {
+  std::unordered_map<NodeId, Mean> means;  // those with a sum of squared deviations
+  for (NodeId id = 0; id < g.size(); ++id) {
+    const ReduceAttrs* sum = as_reduce(g, id, Monoid::sum);
+    const std::vector<NodeId>* square = sum ? as_map(g, g.node(id).operands[0], ScalarOp::mul) : nullptr;
+    if (!square || (*square)[0] != (*square)[1]) continue;
+    auto over_same_axes = [&](NodeId candidate) {
+      std::optional<Mean> mean = as_mean(g, candidate);
+      return mean && mean->axes == sum->axes ? mean : std::nullopt;
+    };
+    std::optional<Deviation> deviation = as_deviation(g, (*square)[0], over_same_axes);
+    if (!deviation) continue;
+    Mean mean = *as_mean(g, deviation->mean);
+    means.emplace(deviation->mean, mean);
+    out[id] = [mean](Rewriter& rw) { return state(rw, Monoid::moments, mean.x, mean.axes, 3); };
+  }
+  if (means.empty()) return;
+
+  for (const auto& [id, mean] : means) {
+    out[id] = [mean](Rewriter& rw) {
+      NodeId hi = state(rw, Monoid::moments, mean.x, mean.axes, 1);
+      return rw.map(ScalarOp::add, {hi, state(rw, Monoid::moments, mean.x, mean.axes, 2)});
+    };
+  }
+  auto known = [&](NodeId candidate) {
+    auto it = means.find(candidate);
+    return it == means.end() ? std::nullopt : std::optional<Mean>(it->second);
+  };
+  for (NodeId id = 0; id < g.size(); ++id) {
+    std::optional<Deviation> deviation = as_deviation(g, id, known);
+    if (!deviation) continue;
+    // The mean is hi + lo unevaluated: taking away hi, which is near x, loses nothing.
+    out[id] = [mean = means.at(deviation->mean), reversed = deviation->reversed](Rewriter& rw) {
+      const Shape shape = rw.type(rw.moved(mean.x)).shape;
+      auto part = [&](int component) {
+        NodeId s = state(rw, Monoid::moments, mean.x, mean.axes, component);
+        return rw.broadcast(s, shape, kept_axes(static_cast<int>(shape.size()), mean.axes));
+      };
+      NodeId x = rw.moved(mean.x), hi = part(1), lo = part(2);
+      if (reversed) return rw.map(ScalarOp::add, {rw.map(ScalarOp::sub, {hi, x}), lo});
+      return rw.map(ScalarOp::sub, {rw.map(ScalarOp::sub, {x, hi}), lo});
+    };
+  }
+}
+
+}  // namespace bz

@@ -1,0 +1,75 @@
+#include "compiler/online/online.h"
+
+#include <algorithm>
+
+#include "compiler/online/match.h"
+#include "compiler/simplify/shapes.h"
+
+namespace bz {
+
+const ReduceAttrs* as_reduce(const Graph& g, NodeId id, Monoid monoid) {
+  const ReduceAttrs* reduce = g.node(id).as<ReduceAttrs>();
+  bool plain = reduce && reduce->monoid == monoid && !reduce->keepdims && !reduce->merge;
+  return plain ? reduce : nullptr;
+}
+
+const std::vector<NodeId>* as_map(const Graph& g, NodeId id, ScalarOp op) {
+  const MapAttrs* map = g.node(id).as<MapAttrs>();
+  return map && map->op == op ? &g.node(id).operands : nullptr;
+}
+
+const Scalar* as_constant(const Graph& g, NodeId id) {
+  const ConstantAttrs* constant = g.node(id).as<ConstantAttrs>();
+  return constant ? &constant->value : nullptr;
+}
+
+std::vector<NodeId> broadcast_values(const Graph& g, NodeId p) {
+  if (!g.node(p).as<BroadcastAttrs>()) return {};
+  std::vector<NodeId> values = {g.node(p).operands[0]};
+  while (g.node(values.back()).as<ReshapeAttrs>()) {
+    NodeId inner = g.node(values.back()).operands[0];
+    if (squeezed(g.type(inner).shape) != squeezed(g.type(values.back()).shape)) break;
+    values.push_back(inner);
+  }
+  return values;
+}
+
+bool repeats_along(const Graph& g, NodeId p, const Axes& axes) {
+  Axes dims;
+  for (int axis : wide_axes(g.type(p).shape)) {
+    if (!std::binary_search(axes.begin(), axes.end(), axis)) dims.push_back(axis);
+  }
+  return g.node(p).as<BroadcastAttrs>()->dims == dims;
+}
+
+Axes kept_axes(int rank, const Axes& axes) {
+  Axes kept;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (!std::binary_search(axes.begin(), axes.end(), axis)) kept.push_back(axis);
+  }
+  return kept;
+}
+
+NodeId state(Rewriter& rw, Monoid monoid, NodeId x, const Axes& axes, int component) {
+  NodeId operand = rw.moved(x);
+  return rw.reduce({monoid, axes, false, component, false}, rw.type(operand).dtype, {operand});
+}
+
+Graph online(const Graph& g) {
+  Replacements replacements;
+  match_max_sumexp(g, replacements);
+  match_moments(g, replacements);
+  Rewriter rw(g);
+  for (NodeId id = 0; id < g.size(); ++id) {
+    auto it = replacements.find(id);
+    if (it == replacements.end()) {
+      rw.copy(id);
+    } else {
+      rw.begin(id);
+      rw.replace(id, it->second(rw));
+    }
+  }
+  return rw.finish();
+}
+
+}  // namespace bz

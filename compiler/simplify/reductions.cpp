@@ -1,0 +1,84 @@
+// Reductions over nothing or one element, with kept axes, and the index operand of argmax and argmin.
+#include <algorithm>
+
+#include "compiler/simplify/rules.h"
+
+namespace bz {
+namespace {
+
+// The row-major position over the reduced axes, for every element.
+NodeId index_operand(Rewriter& rw, const Shape& shape, const Axes& axes) {
+  NodeId index = kNoNode;
+  std::int64_t stride = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    NodeId term = rw.emit({IotaAttrs{axes[i]}, {DType::i64, shape}, {}});
+    if (stride != 1)
+      term = rw.map(ScalarOp::mul, {term, rw.constant(Scalar::of_int(DType::i64, stride), shape)});
+    index = index == kNoNode ? term : rw.map(ScalarOp::add, {term, index});
+    stride *= shape[static_cast<std::size_t>(axes[i])];
+  }
+  return index == kNoNode ? rw.constant(Scalar::of_int(DType::i64, 0), shape) : index;
+}
+
+// Whether reducing copies of one value, at least one, gives that value.
+bool is_idempotent(Monoid m) {
+  switch (m) {
+    case Monoid::max:
+    case Monoid::min:
+    case Monoid::any:
+    case Monoid::all:
+      return true;
+    case Monoid::sum:
+    case Monoid::prod:
+    case Monoid::argmax:
+    case Monoid::argmin:
+    case Monoid::max_sumexp:
+    case Monoid::moments:
+      return false;
+  }
+  throw InternalError("unknown monoid");
+}
+
+}  // namespace
+
+std::optional<NodeId> simplify_reductions(Rewriter& rw, const Draft& draft) {
+  const ReduceAttrs* reduce = std::get_if<ReduceAttrs>(&draft.attrs);
+  if (!reduce) return std::nullopt;
+  const MonoidInfo& monoid = info(reduce->monoid);
+  const Shape& shape = rw.type(draft.operands[0]).shape;
+  if (reduce->keepdims) {
+    ReduceAttrs dropped = *reduce;
+    dropped.keepdims = false;
+    return rw.reshape(rw.reduce(std::move(dropped), draft.type.dtype, draft.operands), draft.type.shape);
+  }
+  if (reduce->merge) return std::nullopt;
+
+  std::int64_t count = 1;
+  for (int axis : reduce->axes) count *= shape[static_cast<std::size_t>(axis)];
+  bool simple = monoid.user && monoid.components == 1;
+  if (count == 0 && simple) {
+    Scalar identity = monoid.identity(draft.type.dtype)[0];
+    identity.dtype = draft.type.dtype;  // 0 and 1 are the same in f16 and f32
+    return rw.constant(identity, draft.type.shape);
+  }
+  if (count == 1 && simple) {
+    NodeId x = rw.reshape(draft.operands[0], draft.type.shape);
+    // 0 + x: a sum begins at +0, which only -0 notices.
+    if (reduce->monoid != Monoid::sum || !is_float(draft.type.dtype)) return x;
+    return rw.map(ScalarOp::add, {x, rw.constant(Scalar::of(draft.type.dtype, 0), draft.type.shape)});
+  }
+  if (count == 1 && monoid.user) {  // argmax, argmin
+    if (draft.operands.size() == 1) return rw.constant(Scalar::of_int(DType::i64, 0), draft.type.shape);
+    return rw.reshape(draft.operands[static_cast<std::size_t>(reduce->component)], draft.type.shape);
+  }
+  if (const Scalar* value = rw.constant_value(draft.operands[0]); value && is_idempotent(reduce->monoid)) {
+    return rw.constant(*value, draft.type.shape);
+  }
+  if (monoid.inputs == 2 && draft.operands.size() == 1) {
+    NodeId index = index_operand(rw, shape, reduce->axes);
+    return rw.reduce(*reduce, draft.type.dtype, {draft.operands[0], index});
+  }
+  return std::nullopt;
+}
+
+}  // namespace bz
