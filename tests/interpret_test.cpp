@@ -109,7 +109,7 @@ TEST_CASE("a reshape of any view is the row-major order of what the view shows")
 }
 
 TEST_CASE("reductions are right at every length") {
-  for (const std::int64_t n : {1, 2, 31, 32, 33, 64, 2047, 2048, 2049, 5000}) {
+  for (const std::int64_t n : {1, 2, 3, 31, 32, 33, 64, 700, 2047, 2048, 2049, 5000}) {
     Graph g;
     const Type type{DType::f64, {3, n}};
     const HostTensor x = random_tensor(type, static_cast<std::uint64_t>(n));
@@ -289,8 +289,9 @@ TEST_CASE("compiler-made reductions: components, explicit index, merge and absen
         g.map(ScalarOp::sub, {a, g.broadcast_to(g.constant(Scalar::of(DType::f32, 100)), {2, 70})});
     const NodeId padded = g.pad(negative, {0, 3}, {0, 4}, std::nullopt);
     for (const Monoid m : {Monoid::max, Monoid::sum, Monoid::prod}) {
-      require_same(run(g, g.reduce(m, padded, {1}, false), in),
-                   run(g, g.reduce(m, negative, {1}, false), in));
+      const auto with = run(g, g.reduce(m, padded, {1}, false), in);
+      const auto without = run(g, g.reduce(m, negative, {1}, false), in);
+      for (std::size_t k = 0; k < 2; ++k) REQUIRE(with[k] == Approx(without[k]).epsilon(1e-12));
     }
     const auto empty = run(g,
                            g.reduce({Monoid::max_sumexp, {1}, false, 1, false},

@@ -1,13 +1,9 @@
 #include "ir/interpret/reduce.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace bz::interpret_detail {
 namespace {
-
-// Reductions of at most this many elements have one lane for each result.
-constexpr std::int64_t kShort = 32;
 
 // Scalar arithmetic on the first `count` lanes of arrays: a handle is an array.
 class ArrayBuilder : public ScalarBuilder {
@@ -59,7 +55,7 @@ class Reducer {
   void run(const Array& out, std::int64_t outputs) {
     if (reduced_ == 0) {
       fill(out, outputs, identity_[static_cast<std::size_t>(attrs_.component)]);
-    } else if (reduced_ <= kShort) {
+    } else if (reduced_ <= kTile) {
       run_short(out, outputs);
     } else {
       for (std::int64_t o = 0; o < outputs; ++o) run_long(out.at(o), o * reduced_);
@@ -67,96 +63,97 @@ class Reducer {
   }
 
  private:
-  const Array& component() const { return state_[static_cast<std::size_t>(attrs_.component)]; }
-
-  void start(std::int64_t lanes) {
-    for (std::size_t c = 0; c < state_.size(); ++c) fill(state_[c], lanes, identity_[c]);
-  }
-
-  // state[0 .. count) = combine(state[0 .. count), elements). The builder holds `elements` and, in `valid`,
-  // whether they are there (-1: all are).
-  void accumulate(std::int64_t count, const Handles& elements, ScalarBuilder::Handle valid) {
-    Handles lifted = elements;
-    if (!attrs_.merge) {
-      lifted = monoid_.lift(builder_, operand_, std::span(&elements, 1), {valid});
-    } else if (valid >= 0) {
-      for (std::size_t c = 0; c < lifted.size(); ++c) {
-        const Handles choice = {valid, lifted[c], builder_.constant(identity_[c])};
-        lifted[c] = builder_.apply(ScalarOp::select, choice, identity_[c].dtype);
-      }
-    }
-    combine_into_state(count, lifted);
-  }
-
-  void combine_into_state(std::int64_t count, const Handles& right) {
-    Handles left;
-    for (const Array& a : state_) left.push_back(builder_.wrap(a));
-    const Handles combined = monoid_.combine(builder_, operand_, left, right);
-    for (std::size_t c = 0; c < state_.size(); ++c) copy(builder_.array(combined[c]), state_[c], count);
-  }
-
-  // The index operand that a user's argmax leaves out: `first`, `first` + `step`, ...
-  ScalarBuilder::Handle implicit_index(std::int64_t count, std::int64_t first, std::int64_t step) {
-    const Array index = builder_.fresh(DType::i64);
-    for (std::int64_t k = 0; k < count; ++k) index.i()[k] = first + k * step;
-    return builder_.wrap(index);
-  }
-  bool has_implicit_index() const { return !attrs_.merge && operands_ < monoid_.inputs; }
-
-  // One result whose elements begin at `begin`: element r goes to lane r mod kTile.
-  void run_long(const Array& out, std::int64_t begin) {
-    const std::int64_t lanes =
-        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::min(reduced_, kTile))));
-    start(lanes);
-    for (std::int64_t r = 0; r < reduced_; r += kTile) {
-      const std::int64_t count = std::min(kTile, reduced_ - r);
-      tape_.run(begin + r, count);
-      builder_.reset(count);
-      Handles elements;
-      for (int k = 0; k < operands_; ++k)
-        elements.push_back(builder_.wrap(tape_.result(static_cast<std::size_t>(k))));
-      if (has_implicit_index()) elements.push_back(implicit_index(count, r, 1));
-      const bool masked = tape_.present().data != nullptr;
-      accumulate(count, elements, masked ? builder_.wrap(tape_.present()) : -1);
-    }
-    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-      builder_.reset(half);
-      Handles upper;
-      for (const Array& a : state_) upper.push_back(builder_.wrap(a.at(half)));
-      combine_into_state(half, upper);
-    }
-    copy(component(), out, 1);
-  }
-
-  // Tiles of whole results: lane o takes the elements of result o one after the other.
+  // Tiles of whole results.
   void run_short(const Array& out, std::int64_t outputs) {
     const std::int64_t most = kTile / reduced_;
     for (std::int64_t o = 0; o < outputs; o += most) {
-      const std::int64_t lanes = std::min(most, outputs - o);
-      tape_.run(o * reduced_, lanes * reduced_);
-      start(lanes);
-      for (std::int64_t r = 0; r < reduced_; ++r) {
-        builder_.reset(lanes);
-        Handles elements;
-        for (int k = 0; k < operands_; ++k)
-          elements.push_back(gather(tape_.result(static_cast<std::size_t>(k)), r, lanes));
-        if (has_implicit_index()) elements.push_back(implicit_index(lanes, r, 0));
-        const bool masked = tape_.present().data != nullptr;
-        accumulate(lanes, elements, masked ? gather(tape_.present(), r, lanes) : -1);
-      }
-      copy(component(), out.at(o), lanes);
+      const std::int64_t rows = std::min(most, outputs - o);
+      store(lift(o * reduced_, rows * reduced_, 0), rows * reduced_);
+      fold(rows, reduced_);
+      copy(component(), out.at(o), rows);
     }
   }
 
-  ScalarBuilder::Handle gather(const Array& from, std::int64_t first, std::int64_t lanes) {
-    const Array to = builder_.fresh(from.dtype);
-    if (is_float(from.dtype)) {
-      for (std::int64_t k = 0; k < lanes; ++k) to.f()[k] = from.f()[first + k * reduced_];
-    } else {
-      for (std::int64_t k = 0; k < lanes; ++k) to.i()[k] = from.i()[first + k * reduced_];
+  // One result, its elements from `begin` on dealt to kTile lanes.
+  void run_long(const Array& out, std::int64_t begin) {
+    store(lift(begin, kTile, 0), kTile);
+    for (std::int64_t r = kTile; r < reduced_; r += kTile) {
+      const std::int64_t count = std::min(kTile, reduced_ - r);
+      const Handles lifted = lift(begin + r, count, r);
+      store(combine(state_, lifted), count);
     }
-    return builder_.wrap(to);
+    fold(1, kTile);
+    copy(component(), out, 1);
   }
+
+  // The states of the elements begin .. begin + count, of which the first is element `first` of its result.
+  Handles lift(std::int64_t begin, std::int64_t count, std::int64_t first) {
+    tape_.run(begin, count);
+    builder_.reset(count);
+    Handles elements;
+    for (int k = 0; k < operands_; ++k) {
+      elements.push_back(builder_.wrap(tape_.result(static_cast<std::size_t>(k))));
+    }
+    const ScalarBuilder::Handle valid =
+        tape_.present().data != nullptr ? builder_.wrap(tape_.present()) : ScalarBuilder::Handle{-1};
+    if (!attrs_.merge) {
+      if (operands_ < monoid_.inputs) elements.push_back(implicit_index(count, first));
+      return monoid_.lift(builder_, operand_, std::span(&elements, 1), {valid});
+    }
+    if (valid < 0) return elements;
+    for (std::size_t c = 0; c < elements.size(); ++c) {
+      const Handles choice = {valid, elements[c], builder_.constant(identity_[c])};
+      elements[c] = builder_.apply(ScalarOp::select, choice, identity_[c].dtype);
+    }
+    return elements;
+  }
+
+  // The index operand that a user's argmax leaves out.
+  ScalarBuilder::Handle implicit_index(std::int64_t count, std::int64_t first) {
+    const Array index = builder_.fresh(DType::i64);
+    for (std::int64_t k = 0; k < count; ++k) index.i()[k] = (first + k) % reduced_;
+    return builder_.wrap(index);
+  }
+
+  Handles combine(const std::vector<Array>& left, const Handles& right) {
+    Handles wrapped;
+    for (const Array& a : left) wrapped.push_back(builder_.wrap(a));
+    return monoid_.combine(builder_, operand_, wrapped, right);
+  }
+
+  void store(const Handles& from, std::int64_t count) {
+    for (std::size_t c = 0; c < state_.size(); ++c) copy(builder_.array(from[c]), state_[c], count);
+  }
+
+  // From `rows` rows of `width` states to one state a row: the last half of each row is combined with the
+  // first, all rows at once, until one column is left.
+  void fold(std::int64_t rows, std::int64_t width) {
+    while (width > 1) {
+      const std::int64_t half = width / 2, rest = width - half;
+      builder_.reset(rows * half);
+      std::vector<Array> left;
+      Handles right;
+      for (const Array& a : state_) {
+        left.push_back(builder_.fresh(a.dtype));
+        const Array upper = builder_.fresh(a.dtype);
+        for (std::int64_t row = 0; row < rows; ++row) {
+          copy(a.at(row * width), left.back().at(row * half), half);
+          copy(a.at(row * width + rest), upper.at(row * half), half);
+        }
+        right.push_back(builder_.wrap(upper));
+      }
+      const Handles combined = combine(left, right);
+      for (std::size_t c = 0; c < state_.size(); ++c) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          copy(builder_.array(combined[c]).at(row * half), state_[c].at(row * rest), half);
+          copy(state_[c].at(row * width + half), state_[c].at(row * rest + half), rest - half);
+        }
+      }
+      width = rest;
+    }
+  }
+
+  const Array& component() const { return state_[static_cast<std::size_t>(attrs_.component)]; }
 
   const ReduceAttrs& attrs_;
   const MonoidInfo& monoid_;

@@ -1,6 +1,6 @@
-// Reductions of the interpreter: the monoid table's lift and combine on arrays of lanes. Long reductions deal
-// their elements to lanes in turn and combine the lanes as a tree (which also keeps sums accurate); short
-// ones give each result a lane of its own.
+// Reductions of the interpreter: the monoid table's lift and combine on arrays of lanes. A tile of elements
+// is lifted at once, long reductions combine tile after tile lane by lane, and then the lanes are combined as
+// a tree, which also keeps sums accurate.
 #pragma once
 
 #include "ir/interpret/tape.h"
