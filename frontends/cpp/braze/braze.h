@@ -18,6 +18,7 @@
 #include <braze/device.h>
 #include <braze/executable.h>
 #include <braze/operations.h>
+#include <braze/reference.h>
 #include <braze/tensor.h>
 
 #include "ir/compare.h"

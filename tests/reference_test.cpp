@@ -1,0 +1,99 @@
+#include <braze/braze.h>
+
+#include <catch2/catch.hpp>
+
+#include "frontends/cpp/sampling.h"
+
+namespace {
+
+// Outputs of the sampled program are slices of the outputs of the whole one.
+void check_sampling(const bz::Graph& g) {
+  const std::vector<std::int64_t> slices = {0, 2, 5};
+  const bz::Sampling sampling(g.ir());
+  std::map<std::string, bz::HostTensor> whole, some;
+  std::uint64_t seed = 0;
+  for (bz::NodeId id : g.ir().inputs()) {
+    const std::string& name = g.ir().node(id).as<bz::InputAttrs>()->name;
+    whole.emplace(name, bz::random_tensor(g.ir().type(id), seed++));
+    some.emplace(name, sampling.input(id, whole.at(name), slices));
+  }
+  const auto expected = bz::interpret(g.ir(), whole);
+  const auto actual = bz::interpret(sampling.graph(3), some);
+  REQUIRE(actual.size() == expected.size());
+  for (const auto& [name, tensor] : actual) {
+    const bz::HostTensor taken = bz::take(expected.at(name), 0, slices);
+    REQUIRE(tensor.type() == taken.type());
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) CHECK(tensor.value(i) == taken.value(i));
+  }
+}
+
+std::string refusal(const bz::Tensor& y) {
+  bz::IrGraph g = *y.graph();
+  g.output("y", y.node());
+  try {
+    bz::Sampling sampling(g);
+  } catch (const bz::Error& e) {
+    return e.what();
+  }
+  return "sampled";
+}
+
+}  // namespace
+
+TEST_CASE("reference: slices of the outermost axis follow it through every kind of node") {
+  bz::Graph g;
+  auto x = g.input("x", bz::f32, {6, 8, 5, 4});
+  auto gamma = g.input("gamma", bz::f32, {8});
+  auto n = bz::group_norm(x, 4, gamma);
+  auto w = bz::sum(bz::window(n, {2, 3}, {2, 2}), {-1, -2});
+  auto p = bz::pad(bz::slice(w.flip({1}), {0, 1, 0, 0}, {6, 8, 4, 3}, {1, 2, 1, 1}), {0, 0, 1, 0},
+                   {0, 0, 0, 1}, 2);
+  auto r = p.permute({1, 0, 3, 2}).transpose(0, 1).reshape({6, -1});
+  g.output("rows", bz::softmax(r + g.iota(bz::f32, r.shape(), 1), {1}));
+  g.output("peaks", bz::argmax(r, {1}));
+  check_sampling(g);
+}
+
+TEST_CASE("reference: the sampled axis may be an inner one of an input") {
+  bz::Graph g;
+  auto x = g.input("x", bz::f32, {4, 6, 3});
+  auto bias = g.input("bias", bz::f32, {6, 1});
+  g.output("y", bz::logsumexp(x + bias, {0}));
+  check_sampling(g);
+}
+
+TEST_CASE("reference: programs that mix slices are refused with the reason") {
+  bz::Graph g;
+  auto x = g.input("x", bz::f32, {6, 4});
+  CHECK_THAT(refusal(bz::sum(x)), Catch::Contains("output y is one value"));
+  CHECK_THAT(refusal(x - bz::mean(x)), Catch::Contains("%x is needed by slices and in another way too"));
+  CHECK_THAT(refusal(x.flip({0})), Catch::Contains("flips the sampled axis"));
+  CHECK_THAT(refusal(bz::narrow(x, 0, 1, 3)), Catch::Contains("slices the sampled axis"));
+  CHECK_THAT(refusal(bz::pad(x, {1, 0}, {0, 0})), Catch::Contains("pads the sampled axis"));
+  CHECK_THAT(refusal(bz::window(x, {0}, {2})), Catch::Contains("has windows over the sampled axis"));
+  CHECK_THAT(refusal(x.reshape({4, 6})), Catch::Contains("reshapes the sampled axis"));
+  CHECK_THAT(refusal(g.iota(bz::f32, {6, 4}, 0)), Catch::Contains("counts along the sampled axis"));
+  CHECK(refusal(x) == "sampled");
+}
+
+TEST_CASE("reference: much work is checked on slices, and faults in them are found") {
+  bz::Graph g;
+  g.output("y", bz::softmax(g.input("x", bz::f32, {100, 50}), {1}));
+  const std::map<std::string, bz::HostTensor> in = {{"x", bz::random_tensor({bz::f32, {100, 50}}, 1)}};
+  auto out = bz::interpret(g.ir(), in);
+  CHECK(bz::check_outputs(g.ir(), in, out).ok());
+  CHECK(bz::check_outputs(g.ir(), in, out).slices.empty());
+
+  const bz::CheckOptions few{.most_work = 2000, .seed = 7};
+  const bz::ReferenceCheck check = bz::check_outputs(g.ir(), in, out, few);
+  CHECK(check.ok());
+  CHECK(check.extent == 100);
+  CHECK(check.slices.front() == 0);
+  CHECK(check.slices.back() == 99);
+  CHECK_THAT(check.text(), Catch::StartsWith("checked slices 0, ") && Catch::Contains("y: "));
+
+  out.at("y").set(99 * 50, bz::Scalar::of(bz::f32, 2));
+  CHECK(!bz::check_outputs(g.ir(), in, out, few).ok());
+  CHECK_THAT(bz::check_outputs(g.ir(), in, out, few).text(), Catch::Contains("more than"));
+  CHECK_THROWS_AS(bz::check_outputs(g.ir(), in, {}), bz::Error);
+}

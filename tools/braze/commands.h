@@ -1,0 +1,67 @@
+// The verbs of the command, with the flags they take. Each writes to `out` only what it was asked for; what
+// goes wrong is an exception, and cli.cpp makes the exit status of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace bz::cli {
+
+// Of emit, explain, run and bench.
+struct ProgramFlags {
+  std::string file;                // a path, or the name of a built-in example
+  std::vector<std::string> sizes;  // "NAME=N"
+  std::string schedule;
+};
+
+struct EmitFlags {
+  ProgramFlags program;
+  std::string stage, target, ptx, output;
+  std::vector<std::string> disabled;
+  bool time = false;
+};
+
+struct ExplainFlags {
+  ProgramFlags program;
+  std::string target;
+  bool json = false;
+};
+
+struct RunFlags {
+  ProgramFlags program;
+  std::string device;
+  std::vector<std::string> inputs, outputs;  // "NAME=file.npy"
+  bool check = false;
+  std::uint64_t seed = 0;
+};
+
+struct BenchFlags {
+  ProgramFlags program;
+  std::string device;
+  bool json = false;
+};
+
+void emit(const EmitFlags& flags, std::ostream& out, std::ostream& err);
+void explain(const ExplainFlags& flags, std::ostream& out);
+void run(const RunFlags& flags, std::ostream& out);
+void bench(const BenchFlags& flags, std::ostream& out);
+void list_devices(std::ostream& out);
+void list_ops(std::ostream& out);
+
+// Wrong usage, found after the flags were parsed.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The device asked for cannot be opened.
+class NoSuchDevice : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace bz::cli
