@@ -27,12 +27,14 @@ void check_pair(const Extent& a, const Extent& b) {
       a.buffer->kind == PlanBuffer::Kind::output && b.buffer->kind == PlanBuffer::Kind::output;
   if (a.begin == b.begin && a.end == b.end && !both_written) return;
   const std::uintptr_t shared = std::min(a.end, b.end) - b.begin;
-  throw Error(fmt::format("{} ({} bytes) and {} ({} bytes) overlap by {} bytes; an output may share memory only "
-                          "with an input of exactly the same address and size",
-                          describe(*a.buffer), a.end - a.begin, describe(*b.buffer), b.end - b.begin, shared));
+  throw Error(
+      fmt::format("{} ({} bytes) and {} ({} bytes) overlap by {} bytes; an output may share memory only "
+                  "with an input of exactly the same address and size",
+                  describe(*a.buffer), a.end - a.begin, describe(*b.buffer), b.end - b.begin, shared));
 }
 
-// In order of address, an extent can overlap an earlier one only if it overlaps the one that reaches furthest.
+// In order of address, an extent can overlap an earlier one only if it overlaps the one that reaches
+// furthest.
 void check_overlaps(std::vector<Extent> extents) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -55,8 +57,9 @@ void check_kernel(const Plan& plan, const PlanKernel& k) {
   };
   require(k.grid >= 0 && k.grid <= kMaxGrid, fmt::format("grid of {} blocks", k.grid));
   require(k.block >= 1 && k.block <= kMaxBlock, fmt::format("block of {} threads", k.block));
-  require(!k.synchronizes || k.block % simt::kWarp == 0,
-          fmt::format("a block that synchronizes has {} threads, not a multiple of {}", k.block, simt::kWarp));
+  require(
+      !k.synchronizes || k.block % simt::kWarp == 0,
+      fmt::format("a block that synchronizes has {} threads, not a multiple of {}", k.block, simt::kWarp));
   require(k.shared_bytes >= 0, fmt::format("{} bytes of shared memory", k.shared_bytes));
   for (int a : k.arguments) {
     require(a >= 0 && a < static_cast<int>(plan.buffers.size()), fmt::format("argument is buffer {}", a));
@@ -82,8 +85,8 @@ std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> argum
     }
   }
   if (arguments.size() != order.size()) {
-    throw DeviceError(fmt::format("program '{}' takes {} buffers, its inputs then its outputs, and got {}", plan.name,
-                                  order.size(), arguments.size()));
+    throw DeviceError(fmt::format("program '{}' takes {} buffers, its inputs then its outputs, and got {}",
+                                  plan.name, order.size(), arguments.size()));
   }
 
   std::vector<void*> addresses(plan.buffers.size(), nullptr);
@@ -94,11 +97,13 @@ std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> argum
     const auto address = reinterpret_cast<std::uintptr_t>(arguments[i]);
     addresses[order[i]] = arguments[i];
     if (bytes == 0) continue;
-    if (address == 0) throw DeviceError(fmt::format("program '{}': {} is a null pointer", plan.name, describe(b)));
+    if (address == 0)
+      throw DeviceError(fmt::format("program '{}': {} is a null pointer", plan.name, describe(b)));
     if (address % static_cast<std::uintptr_t>(plan.alignment) != 0) {
-      throw DeviceError(fmt::format("program '{}': {} is at {:#x}, which is not a multiple of the {} bytes it was "
-                                    "compiled for",
-                                    plan.name, describe(b), address, plan.alignment));
+      throw DeviceError(
+          fmt::format("program '{}': {} is at {:#x}, which is not a multiple of the {} bytes it was "
+                      "compiled for",
+                      plan.name, describe(b), address, plan.alignment));
     }
     extents.push_back({address, address + static_cast<std::uintptr_t>(bytes), &b});
   }

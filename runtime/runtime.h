@@ -1,5 +1,5 @@
-// Running plans. A Device holds memory and loads plans; a Program is a loaded plan that can be run many times.
-// The CUDA device and the simulator are the two implementations; nothing above knows which it has.
+// Running plans. A Device holds memory and loads plans; a Program is a loaded plan that can be run many
+// times. The CUDA device and the simulator are the two implementations; nothing above knows which it has.
 //
 //   std::unique_ptr<Device> d = best_device();             // or open_cuda(), open_sim()
 //   std::unique_ptr<Program> p = d->load(plan);
@@ -27,8 +27,9 @@ class Program {
  public:
   virtual ~Program() = default;
   // `arguments`: device addresses of the plan's inputs then outputs, in plan order, each aligned to
-  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. An output may be exactly an
-  // input but not overlap another argument in part. Throws DeviceError, or Error for arguments that overlap.
+  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. An output may be
+  // exactly an input but not overlap another argument in part. Throws DeviceError, or Error for arguments
+  // that overlap.
   virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
 };
 
@@ -48,9 +49,10 @@ class Device {
   virtual void fill(void* device, unsigned char byte, std::int64_t bytes) = 0;
   virtual void synchronize() = 0;  // waits for the device's own stream; throws DeviceError on a failed kernel
 
-  // Seconds on the device of each of `repeats` runs of `program`, after `warmup` runs; with CUDA events on CUDA,
-  // the host clock in the simulator.
-  virtual std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup, int repeats) = 0;
+  // Seconds on the device of each of `repeats` runs of `program`, after `warmup` runs; with CUDA events on
+  // CUDA, the host clock in the simulator.
+  virtual std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup,
+                                   int repeats) = 0;
 };
 
 // Memory of a device, released with the object.
@@ -78,7 +80,7 @@ struct SimOptions {
   bool nan_memory = true;     // fresh and shared memory is filled with NaN patterns (0xFF bytes)
   bool check_bounds = false;  // every load and store is checked against the buffers of the launch
   std::uint64_t seed = 0;     // order of threads in a block and of blocks; 0: ascending
-  int workers = 0;            // host threads that run blocks; 0: one a core
+  int workers = 0;            // host threads that run blocks; 0: one a core, at most 16
 };
 
 struct DeviceInfo {
@@ -88,8 +90,9 @@ struct DeviceInfo {
 };
 
 std::unique_ptr<Device> open_sim(const SimOptions& options = {});
-// Throws DeviceError that says what is missing: no driver library, no device, a driver too old, a stub library. The
-// driver is libcuda.so.1 on the library path, or the file that the environment variable BRAZE_CUDA_LIBRARY names.
+// Throws DeviceError that says what is missing: no driver library, no device, a driver too old, a stub
+// library. The driver is libcuda.so.1 on the library path, or the file that the environment variable
+// BRAZE_CUDA_LIBRARY names.
 std::unique_ptr<Device> open_cuda(int ordinal = 0);
 // A CUDA device when one can be opened, else the simulator; `why_not` receives the reason there is no GPU.
 std::unique_ptr<Device> best_device(std::string* why_not = nullptr);

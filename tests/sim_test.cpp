@@ -6,11 +6,13 @@
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/runtime.h"
@@ -101,7 +103,8 @@ std::string pointwise(int n) {
       br label %out
     out:
       ret void
-    }})", n);
+    }})",
+                     n);
 }
 
 // y[block] = sum of x[block * 256 ...]: shuffles within warps, shared memory between them.
@@ -171,10 +174,12 @@ std::string shifted_copy(int shift) {
       %v = load float, ptr addrspace(1) %px, align 4
       store float %v, ptr addrspace(1) %py, align 4
       ret void
-    }})", shift);
+    }})",
+                     shift);
 }
 
-std::string fault_of(const bz::SimOptions& options, const bz::Plan& plan, std::size_t inputs, std::size_t outputs) {
+std::string fault_of(const bz::SimOptions& options, const bz::Plan& plan, std::size_t inputs,
+                     std::size_t outputs) {
   const std::unique_ptr<bz::Device> device = bz::open_sim(options);
   try {
     run(*device, plan, ramp(inputs), outputs);
@@ -185,7 +190,8 @@ std::string fault_of(const bz::SimOptions& options, const bz::Plan& plan, std::s
 }
 
 std::vector<bz::SimOptions> ways_to_run() {
-  return {{}, {.check_bounds = true}, {.seed = 1, .workers = 1}, {.check_bounds = true, .seed = 7, .workers = 4}};
+  return {
+      {}, {.check_bounds = true}, {.seed = 1, .workers = 1}, {.check_bounds = true, .seed = 7, .workers = 4}};
 }
 
 }  // namespace
@@ -233,7 +239,8 @@ TEST_CASE("sim does not contract a multiplication and an addition", "[sim]") {
       %s = fsub float %m, 1.0
       store float %s, ptr addrspace(1) %y, align 4
       ret void
-    })", {input(1), output(1)}, {});
+    })",
+                                {input(1), output(1)}, {});
   const float a = 1.0f + 0x1p-12f;
   const volatile float product = a * a;
   CHECK(run(*bz::open_sim(), plan, {a}, 1)[0] == product - 1.0f);
@@ -252,7 +259,8 @@ TEST_CASE("sim converts half precision in every direction", "[sim]") {
       %py = getelementptr float, ptr addrspace(1) %y, i32 1
       store float %g, ptr addrspace(1) %py, align 4
       ret void
-    })", {input(1), output(2)}, {});
+    })",
+                                {input(1), output(2)}, {});
   CHECK(run(*bz::open_sim(), plan, {2049.0f}, 2) == std::vector<float>{2048.0f, 2048.0f});
 }
 
@@ -264,7 +272,8 @@ TEST_CASE("sim orders threads by the seed", "[sim]") {
       %f = uitofp i32 %t to float
       store float %f, ptr addrspace(1) %y, align 4
       ret void
-    })", {input(1), output(1)}, {.block = 64});
+    })",
+                                {input(1), output(1)}, {.block = 64});
   bz::Plan side_by_side = plan;
   side_by_side.kernels[0].synchronizes = true;
   for (const bz::Plan& p : {plan, side_by_side}) {
@@ -279,7 +288,8 @@ TEST_CASE("sim orders threads by the seed", "[sim]") {
 }
 
 TEST_CASE("sim fills fresh memory with NaN", "[sim]") {
-  const bz::Plan plan = plan_of(R"(
+  const bz::Plan plan =
+      plan_of(R"(
     define void @k(ptr addrspace(1) %x, ptr addrspace(1) %y, ptr addrspace(1) %t) {
       %shared = call ptr addrspace(3) @bz.shared()
       %s = load float, ptr addrspace(3) %shared, align 4
@@ -290,7 +300,8 @@ TEST_CASE("sim fills fresh memory with NaN", "[sim]") {
       %p = getelementptr float, ptr addrspace(1) %y, i32 1
       store float %v, ptr addrspace(1) %p, align 4
       ret void
-    })", {input(1), output(3), buffer("t0", PlanBuffer::Kind::temporary, 1)}, {.shared_bytes = 4});
+    })",
+              {input(1), output(3), buffer("t0", PlanBuffer::Kind::temporary, 1)}, {.shared_bytes = 4});
   const auto device = bz::open_sim();
   const auto program = device->load(plan);
   bz::DeviceBuffer x(*device, 4), y(*device, 12);
@@ -310,17 +321,21 @@ TEST_CASE("sim names loads and stores outside of buffers", "[sim]") {
   };
   CHECK(fault_of(checked, copy(0), 64, 64) == "");
   CHECK(fault_of(checked, copy(1), 64, 64) ==
-        "device error: kernel 'k', block 0, thread 63: load of 4 bytes at byte 256 of input 'x', which has 256 bytes");
+        "device error: kernel 'k', block 0, thread 63: load of 4 bytes at byte 256 of input 'x', which has "
+        "256 bytes");
   CHECK(fault_of(checked, copy(-1), 64, 64) ==
-        "device error: kernel 'k', block 0, thread 0: load of 4 bytes at byte -4 of input 'x', which has 256 bytes");
+        "device error: kernel 'k', block 0, thread 0: load of 4 bytes at byte -4 of input 'x', which has 256 "
+        "bytes");
 
   const bz::Plan into_input = plan_of(R"(
     define void @k(ptr addrspace(1) %x, ptr addrspace(1) %y) {
       store float 0.0, ptr addrspace(1) %x, align 4
       ret void
-    })", {input(4), output(4)}, {});
+    })",
+                                      {input(4), output(4)}, {});
   CHECK(fault_of(checked, into_input, 4, 4) ==
-        "device error: kernel 'k', block 0, thread 0: store of 4 bytes at byte 0 of input 'x', which is read-only");
+        "device error: kernel 'k', block 0, thread 0: store of 4 bytes at byte 0 of input 'x', which is "
+        "read-only");
 
   const bz::Plan past_shared = plan_of(R"(
     define void @k(ptr addrspace(1) %x, ptr addrspace(1) %y) {
@@ -328,9 +343,11 @@ TEST_CASE("sim names loads and stores outside of buffers", "[sim]") {
       %p = getelementptr float, ptr addrspace(3) %s, i32 2
       store <2 x float> zeroinitializer, ptr addrspace(3) %p, align 4
       ret void
-    })", {input(4), output(4)}, {.shared_bytes = 12});
+    })",
+                                       {input(4), output(4)}, {.shared_bytes = 12});
   CHECK(fault_of(checked, past_shared, 4, 4) ==
-        "device error: kernel 'k', block 0, thread 0: store of 8 bytes at byte 8 of shared memory, which has 12 bytes");
+        "device error: kernel 'k', block 0, thread 0: store of 8 bytes at byte 8 of shared memory, which has "
+        "12 bytes");
 
   const bz::Plan misaligned = plan_of(R"(
     define void @k(ptr addrspace(1) %x, ptr addrspace(1) %y) {
@@ -338,9 +355,11 @@ TEST_CASE("sim names loads and stores outside of buffers", "[sim]") {
       %v = load <2 x float>, ptr addrspace(1) %p, align 8
       store <2 x float> %v, ptr addrspace(1) %y, align 8
       ret void
-    })", {input(4), output(4)}, {});
+    })",
+                                      {input(4), output(4)}, {});
   CHECK(fault_of(checked, misaligned, 4, 4) ==
-        "device error: kernel 'k', block 0, thread 0: load of 8 bytes at byte 4 of input 'x' is not aligned to 8 bytes");
+        "device error: kernel 'k', block 0, thread 0: load of 8 bytes at byte 4 of input 'x' is not aligned "
+        "to 8 bytes");
 }
 
 TEST_CASE("sim reports the first fault in launch order, whichever worker meets one", "[sim]") {
@@ -352,7 +371,8 @@ TEST_CASE("sim reports the first fault in launch order, whichever worker meets o
       %v = load float, ptr addrspace(1) %p, align 4
       store float %v, ptr addrspace(1) %y, align 4
       ret void
-    })", {input(5), output(1)}, {.grid = 64});
+    })",
+                                {input(5), output(1)}, {.grid = 64});
   for (int workers : {1, 2, 8}) {
     CHECK_THAT(fault_of({.check_bounds = true, .workers = workers}, plan, 5, 1), Catch::Contains("block 5,"));
   }
@@ -373,7 +393,9 @@ TEST_CASE("sim reports threads that do not meet", "[sim]") {
         br label %end
       end:
         ret void
-      }})", condition, yes, no), {input(1), output(1)}, {.block = 64, .synchronizes = true});
+      }})",
+                               condition, yes, no),
+                   {input(1), output(1)}, {.block = 64, .synchronizes = true});
   };
   const char* const low = "icmp ult i32 %t, 40";
   const char* const barrier = "call void @bz.barrier()";
@@ -383,10 +405,12 @@ TEST_CASE("sim reports threads that do not meet", "[sim]") {
   CHECK(fault_of({}, branch(low, "", barrier), 1, 1) ==
         "device error: kernel 'k', block 0, thread 40: barrier not reached by thread 0, which has finished");
   CHECK(fault_of({}, branch(low, shuffle, ""), 1, 1) ==
-        "device error: kernel 'k', block 0, thread 32: shuffle not reached by thread 40 of the same warp, which has "
+        "device error: kernel 'k', block 0, thread 32: shuffle not reached by thread 40 of the same warp, "
+        "which has "
         "finished");
   CHECK(fault_of({}, branch(low, shuffle, barrier), 1, 1) ==
-        "device error: kernel 'k', block 0, thread 32: shuffle not reached by thread 40 of the same warp, which waits "
+        "device error: kernel 'k', block 0, thread 32: shuffle not reached by thread 40 of the same warp, "
+        "which waits "
         "at a barrier");
   // Whole warps may shuffle alone, and all may meet at different barriers.
   CHECK(fault_of({}, branch("icmp ult i32 %t, 32", shuffle, ""), 1, 1) == "");
@@ -394,7 +418,8 @@ TEST_CASE("sim reports threads that do not meet", "[sim]") {
 
   bz::Plan undeclared = branch(low, barrier, barrier);
   undeclared.kernels[0].synchronizes = false;
-  CHECK_THAT(fault_of({}, undeclared, 1, 1), Catch::Contains("a barrier in a kernel whose plan says it has none"));
+  CHECK_THAT(fault_of({}, undeclared, 1, 1),
+             Catch::Contains("a barrier in a kernel whose plan says it has none"));
 }
 
 TEST_CASE("sim still works after a block that diverged", "[sim]") {
@@ -408,7 +433,8 @@ TEST_CASE("sim still works after a block that diverged", "[sim]") {
       br label %end
     end:
       ret void
-    })", {input(256), output(1)}, {.block = 256, .shared_bytes = 32, .synchronizes = true});
+    })",
+                          {input(256), output(1)}, {.block = 256, .shared_bytes = 32, .synchronizes = true});
   bz::Plan bad = plan;
   bad.kernels[0].name = "diverges";
   const auto device = bz::open_sim();
@@ -418,8 +444,32 @@ TEST_CASE("sim still works after a block that diverged", "[sim]") {
   }
 }
 
+TEST_CASE("sim runs one program from several host threads", "[sim]") {
+  const auto device = bz::open_sim({.workers = 3});
+  const auto program =
+      device->load(plan_of(kBlockSum, {input(256 * 8), output(8)},
+                           {.grid = 8, .block = 256, .shared_bytes = 32, .synchronizes = true}));
+  const auto x = ramp(256 * 8);
+  bz::DeviceBuffer in(*device, 256 * 8 * 4);
+  device->copy_in(in.get(), x.data(), 256 * 8 * 4);
+  std::vector<std::vector<float>> results(4, std::vector<float>(8));
+  std::vector<std::thread> callers;
+  for (std::vector<float>& y : results) {
+    callers.emplace_back([&] {
+      bz::DeviceBuffer out(*device, 32);
+      const std::vector<void*> arguments = {in.get(), out.get()};
+      for (int i = 0; i < 10; ++i) program->run(arguments, nullptr);
+      device->copy_out(y.data(), out.get(), 32);
+    });
+  }
+  for (std::thread& t : callers) t.join();
+  for (const std::vector<float>& y : results) CHECK(y == results[0]);
+  CHECK(results[0][0] == 256.0f * 257.0f / 2.0f);
+}
+
 TEST_CASE("sim skips empty grids and accepts empty buffers", "[sim]") {
-  bz::Plan plan = plan_of("", {input(0), output(0), buffer("t0", PlanBuffer::Kind::temporary, 0)}, {.grid = 0});
+  bz::Plan plan =
+      plan_of("", {input(0), output(0), buffer("t0", PlanBuffer::Kind::temporary, 0)}, {.grid = 0});
   const auto device = bz::open_sim({.check_bounds = true});
   CHECK(run(*device, plan, {}, 0).empty());
   const std::vector<void*> nowhere = {nullptr, nullptr};
@@ -447,7 +497,8 @@ TEST_CASE("programs refuse arguments that do not fit", "[sim]") {
   CHECK(message({p, p + 256}) == "");
   CHECK(message({p, p}) == "");
   CHECK(message({p, p + 16}) ==
-        "error: input 'x' (256 bytes) and output 'y' (256 bytes) overlap by 240 bytes; an output may share memory "
+        "error: input 'x' (256 bytes) and output 'y' (256 bytes) overlap by 240 bytes; an output may share "
+        "memory "
         "only with an input of exactly the same address and size");
 }
 
@@ -456,8 +507,9 @@ TEST_CASE("sim says when a program is for another device or its module is damage
   bz::Plan plan;
   plan.name = "softmax";
   plan.sm = 90;
-  CHECK_THROWS_WITH(device->load(plan), "device error: program 'softmax' was compiled for sm_90, not for the "
-                                        "simulator; compile it for target 'sim' to run it here");
+  CHECK_THROWS_WITH(device->load(plan),
+                    "device error: program 'softmax' was compiled for sm_90, not for the "
+                    "simulator; compile it for target 'sim' to run it here");
   plan.bitcode = "no bitcode";
   CHECK_THROWS_AS(device->load(plan), bz::InternalError);
 }

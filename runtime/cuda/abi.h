@@ -1,5 +1,5 @@
-// The part of the CUDA driver's binary interface that Braze uses, declared here because there are no CUDA headers at
-// build time. The values and layouts are fixed by the driver's stable ABI.
+// The part of the CUDA driver's binary interface that Braze uses, declared here because there are no CUDA
+// headers at build time. The values and layouts are fixed by the driver's stable ABI.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,7 @@ using MemPool = struct MemPoolOpaque*;
 
 // CUdevice_attribute
 enum class Attribute : int {
+  max_threads_per_block = 1,
   registers_per_block = 12,
   multiprocessors = 16,
   memory_clock_khz = 36,
@@ -36,7 +37,6 @@ enum class Attribute : int {
   l2_bytes = 38,
   capability_major = 75,
   capability_minor = 76,
-  max_threads_per_block = 1,
   shared_per_block_optin = 97,
   memory_pools_supported = 115,
 };

@@ -54,9 +54,10 @@ Context::Current::Current(const Context& context) : context_(context) {
   {
     const std::lock_guard lock(context.mutex_);
     if (!context.lost_to_.empty()) {
-      throw DeviceError(fmt::format("the CUDA context was lost to an earlier failure ({}); only a new process can use "
-                                    "the device again",
-                                    context.lost_to_));
+      throw DeviceError(
+          fmt::format("the CUDA context was lost to an earlier failure ({}); only a new process can use "
+                      "the device again",
+                      context.lost_to_));
     }
   }
   context.expect(context.driver_->cuCtxPushCurrent(context.handle_), "making a CUDA context current");
@@ -86,9 +87,10 @@ void Context::expect(Result result, std::string_view what) const {
   if (!loses_context(result)) throw DeviceError(fmt::format("{} failed: {}", what, error));
   const std::lock_guard lock(mutex_);
   lost_to_ = error;
-  throw DeviceError(fmt::format("a kernel failed: {}; found out during {}, the last launch was {}; only a new process "
-                                "can use the device again",
-                                error, what, last_launch_ == nullptr ? "not by Braze" : *last_launch_));
+  throw DeviceError(
+      fmt::format("a kernel failed: {}; found out during {}, the last launch was {}; only a new process "
+                  "can use the device again",
+                  error, what, last_launch_ == nullptr ? "not by Braze" : *last_launch_));
 }
 
 }  // namespace bz::cuda

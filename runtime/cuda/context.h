@@ -1,6 +1,7 @@
 // A device's primary context, which Braze shares with every other user of CUDA in the process.
 //
-//   const Context::Current current(context);      // made current on this thread, the former one comes back after
+//   const Context::Current current(context);      // made current on this thread, the former one comes back
+//   after
 #pragma once
 
 #include <memory>
@@ -47,10 +48,11 @@ class Context {
   Stream stream() const { return stream_; }  // the device's own
   MemPool pool() const { return pool_; }     // null when the device has no memory pools
 
-  // Throws DeviceError "`what` failed: ..." unless `result` is success. A failed kernel takes the context with it:
-  // the error that reports it says so, and later uses of the context report that it was lost.
+  // Throws DeviceError "`what` failed: ..." unless `result` is success. A failed kernel takes the context
+  // with it: the error that reports it says so, and later uses of the context report that it was lost.
   void expect(Result result, std::string_view what) const;
-  // Names the launch, "kernel 'k' of program 'p' with ...", in the error of a failure that comes to light later.
+  // Names the launch, "kernel 'k' of program 'p' with ...", in the error of a failure that comes to light
+  // later.
   void note_launch(std::shared_ptr<const std::string> launch) const;
 
  private:

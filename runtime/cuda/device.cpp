@@ -14,7 +14,9 @@ namespace cuda {
 namespace {
 
 DevicePtr address_of(const void* p) { return reinterpret_cast<DevicePtr>(p); }
-std::size_t size_of_copy(std::int64_t bytes) { return static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0)); }
+std::size_t size_of_copy(std::int64_t bytes) {
+  return static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0));
+}
 
 // Start and stop of one timed run.
 class EventPair {
@@ -79,8 +81,9 @@ class CudaDevice final : public Device {
   void fill(void* device, unsigned char byte, std::int64_t bytes) override {
     if (bytes <= 0) return;
     const Context::Current current(*context_);
-    context_->expect(driver().cuMemsetD8Async(address_of(device), byte, size_of_copy(bytes), context_->stream()),
-                     "filling device memory");
+    context_->expect(
+        driver().cuMemsetD8Async(address_of(device), byte, size_of_copy(bytes), context_->stream()),
+        "filling device memory");
   }
   void synchronize() override {
     const Context::Current current(*context_);
@@ -88,7 +91,8 @@ class CudaDevice final : public Device {
   }
 
   // All runs are queued before the first is waited for, so that the device does not idle between them.
-  std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup, int repeats) override {
+  std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup,
+                           int repeats) override {
     const Context::Current current(*context_);
     std::vector<EventPair> events;
     for (int i = 0; i < repeats; ++i) events.emplace_back(*context_);
@@ -121,7 +125,8 @@ class CudaDevice final : public Device {
 std::unique_ptr<Device> open_cuda(int ordinal) {
   const std::shared_ptr<const cuda::Driver> driver = cuda::load_driver();
   DeviceInfo info = cuda::describe_device(*driver, ordinal);
-  return std::make_unique<cuda::CudaDevice>(std::move(info), std::make_shared<const cuda::Context>(driver, ordinal));
+  return std::make_unique<cuda::CudaDevice>(std::move(info),
+                                            std::make_shared<const cuda::Context>(driver, ordinal));
 }
 
 }  // namespace bz

@@ -9,8 +9,8 @@ namespace bz::cuda {
 
 struct Driver;
 
-// Throws DeviceError for an ordinal that does not exist, "no CUDA device 3: there are 2", and for a device older than
-// any target Braze compiles for.
+// Throws DeviceError for an ordinal that does not exist, "no CUDA device 3: there are 2", and for a device
+// older than any target Braze compiles for.
 DeviceInfo describe_device(const Driver& driver, int ordinal);
 
 // Every device that Braze can use. Throws DeviceError with the reason when there is none.

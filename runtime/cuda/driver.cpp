@@ -29,34 +29,40 @@ std::string file_of(void* function, const std::string& otherwise) {
 }
 
 [[noreturn]] void fail_to_load(const std::string& library, const char* reason) {
-  throw DeviceError(fmt::format("no CUDA driver: cannot load {} ({}); install the NVIDIA driver, or set {} to the "
-                                "path of its {}",
-                                library, reason, kLibraryVariable, kLibrary));
+  throw DeviceError(
+      fmt::format("no CUDA driver: cannot load {} ({}); install the NVIDIA driver, or set {} to the "
+                  "path of its {}",
+                  library, reason, kLibraryVariable, kLibrary));
 }
 
 [[noreturn]] void fail_as_too_old(const std::string& path, int version) {
-  throw DeviceError(fmt::format("the CUDA driver {} is too old: it supports CUDA {}, and {} or newer is needed; "
-                                "update the NVIDIA driver",
-                                path, version_text(version), version_text(kOldestVersion)));
+  throw DeviceError(
+      fmt::format("the CUDA driver {} is too old: it supports CUDA {}, and {} or newer is needed; "
+                  "update the NVIDIA driver",
+                  path, version_text(version), version_text(kOldestVersion)));
 }
 
 [[noreturn]] void fail_to_initialize(const Driver& driver, Result result) {
   switch (result) {
     case kStubLibrary:
-      throw DeviceError(fmt::format("the first CUDA library on the library path, {}, is a stub that programs are "
-                                    "linked against, not a driver; take its folder out of LD_LIBRARY_PATH, or set {} "
-                                    "to the path of the driver's {}",
-                                    driver.path, kLibraryVariable, kLibrary));
+      throw DeviceError(
+          fmt::format("the first CUDA library on the library path, {}, is a stub that programs are "
+                      "linked against, not a driver; take its folder out of LD_LIBRARY_PATH, or set {} "
+                      "to the path of the driver's {}",
+                      driver.path, kLibraryVariable, kLibrary));
     case kNoDevice:
-      throw DeviceError(fmt::format("no CUDA device: the driver {} finds none; see what nvidia-smi lists and whether "
-                                    "CUDA_VISIBLE_DEVICES hides them",
-                                    driver.path));
+      throw DeviceError(
+          fmt::format("no CUDA device: the driver {} finds none; see what nvidia-smi lists and whether "
+                      "CUDA_VISIBLE_DEVICES hides them",
+                      driver.path));
     case kSystemDriverMismatch:
-      throw DeviceError(fmt::format("the CUDA driver {} and the kernel's NVIDIA module have different versions; "
-                                    "reload the module or reboot",
-                                    driver.path));
+      throw DeviceError(
+          fmt::format("the CUDA driver {} and the kernel's NVIDIA module have different versions; "
+                      "reload the module or reboot",
+                      driver.path));
     default:
-      throw DeviceError(fmt::format("the CUDA driver {} does not start: {}", driver.path, driver.describe(result)));
+      throw DeviceError(
+          fmt::format("the CUDA driver {} does not start: {}", driver.path, driver.describe(result)));
   }
 }
 

@@ -1,7 +1,7 @@
 // The CUDA driver, loaded at run time.
 //
-//   std::shared_ptr<const Driver> d = load_driver();        // throws DeviceError: what is missing and what to do
-//   d->expect(d->cuMemAlloc(&p, bytes), "allocation of 16 bytes");
+//   std::shared_ptr<const Driver> d = load_driver();        // throws DeviceError: what is missing and what
+//   to do d->expect(d->cuMemAlloc(&p, bytes), "allocation of 16 bytes");
 #pragma once
 
 #include <memory>

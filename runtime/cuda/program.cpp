@@ -13,8 +13,8 @@ constexpr std::size_t kLogBytes = 16 << 10;
 constexpr int kSharedWithoutOptIn = 48 << 10;
 
 std::string describe_launch(const Plan& plan, const PlanKernel& k) {
-  return fmt::format("kernel '{}' of program '{}' with {} blocks of {} threads and {} bytes of shared memory", k.name,
-                     plan.name, k.grid, k.block, k.shared_bytes);
+  return fmt::format("kernel '{}' of program '{}' with {} blocks of {} threads and {} bytes of shared memory",
+                     k.name, plan.name, k.grid, k.block, k.shared_bytes);
 }
 
 bool launches_anything(const Plan& plan) {
@@ -35,14 +35,16 @@ class CudaProgram::Temporaries {
     const Driver& driver = context.driver();
     const auto bytes = static_cast<std::size_t>(program.temporary_bytes_);
     if (context.pool() != nullptr) {
-      if (const Result r = driver.cuMemAllocFromPoolAsync(&begin_, bytes, context.pool(), stream); r != kSuccess) {
+      if (const Result r = driver.cuMemAllocFromPoolAsync(&begin_, bytes, context.pool(), stream);
+          r != kSuccess) {
         context.expect(r, fmt::format("allocation of {} bytes of temporaries for program '{}'", bytes,
                                       program.plan_.name));
       }
       return;
     }
     lock_ = std::unique_lock(program.own_memory_mutex_);
-    context.expect(driver.cuStreamWaitEvent(stream, program.own_memory_free_, 0), "waiting for the former run");
+    context.expect(driver.cuStreamWaitEvent(stream, program.own_memory_free_, 0),
+                   "waiting for the former run");
     begin_ = program.own_memory_;
   }
   Temporaries(const Temporaries&) = delete;
@@ -75,9 +77,9 @@ CudaProgram::CudaProgram(const Plan& plan, const Target& target, std::shared_ptr
   plan_.ptx.clear();
   if (context_->pool() == nullptr && temporary_bytes_ > 0) {
     const Driver& driver = context_->driver();
-    context_->expect(driver.cuMemAlloc(&own_memory_, static_cast<std::size_t>(temporary_bytes_)),
-                     fmt::format("allocation of {} bytes of temporaries for program '{}'", temporary_bytes_,
-                                 plan_.name));
+    context_->expect(
+        driver.cuMemAlloc(&own_memory_, static_cast<std::size_t>(temporary_bytes_)),
+        fmt::format("allocation of {} bytes of temporaries for program '{}'", temporary_bytes_, plan_.name));
     context_->expect(driver.cuEventCreate(&own_memory_free_, kEventDisableTiming), "making a CUDA event");
   }
 }
@@ -103,20 +105,22 @@ void CudaProgram::lay_out_temporaries() {
 void CudaProgram::check_fits(const Target& target) const {
   const int version = context_->driver().version;
   if (plan_.ptx.empty()) {
-    throw DeviceError(fmt::format("program '{}' was compiled for the simulator, not for CUDA; compile it for target "
-                                  "'{}'",
-                                  plan_.name, target.name));
+    throw DeviceError(
+        fmt::format("program '{}' was compiled for the simulator, not for CUDA; compile it for target "
+                    "'{}'",
+                    plan_.name, target.name));
   }
   if (const int newest = newest_ptx(version); plan_.ptx_version > newest) {
-    throw DeviceError(fmt::format("program '{}' is in PTX {}, and the driver, which supports CUDA {}, reads PTX up to "
-                                  "{}; compile it for PTX {} or update the NVIDIA driver",
-                                  plan_.name, ptx_text(plan_.ptx_version), version_text(version), ptx_text(newest),
-                                  ptx_text(newest)));
+    throw DeviceError(fmt::format(
+        "program '{}' is in PTX {}, and the driver, which supports CUDA {}, reads PTX up to "
+        "{}; compile it for PTX {} or update the NVIDIA driver",
+        plan_.name, ptx_text(plan_.ptx_version), version_text(version), ptx_text(newest), ptx_text(newest)));
   }
   if (plan_.sm > target.sm) {
-    throw DeviceError(fmt::format("program '{}' was compiled for sm_{}, and the device is of kind {}; compile it for "
-                                  "that",
-                                  plan_.name, plan_.sm, target.name));
+    throw DeviceError(
+        fmt::format("program '{}' was compiled for sm_{}, and the device is of kind {}; compile it for "
+                    "that",
+                    plan_.name, plan_.sm, target.name));
   }
   for (const PlanKernel& k : plan_.kernels) {
     if (k.shared_bytes <= target.max_shared_bytes) continue;
@@ -132,11 +136,11 @@ void CudaProgram::load_module() {
                         JitOption::error_log_bytes};
   std::array<void*, 4> values = {info.data(), reinterpret_cast<void*>(kLogBytes), errors.data(),
                                  reinterpret_cast<void*>(kLogBytes)};
-  const Result result = driver.cuModuleLoadDataEx(&module_, plan_.ptx.c_str(), options.size(), options.data(),
-                                                  values.data());
+  const Result result =
+      driver.cuModuleLoadDataEx(&module_, plan_.ptx.c_str(), options.size(), options.data(), values.data());
   if (result != kSuccess) {
-    context_->expect(result, fmt::format("compiling the PTX of program '{}' in the driver (its log: {}{})", plan_.name,
-                                         errors.c_str(), info.c_str()));
+    context_->expect(result, fmt::format("compiling the PTX of program '{}' in the driver (its log: {}{})",
+                                         plan_.name, errors.c_str(), info.c_str()));
   }
 
   for (const PlanKernel& k : plan_.kernels) {
@@ -160,7 +164,8 @@ void CudaProgram::run(std::span<void* const> arguments, StreamHandle caller_stre
   const Temporaries temporaries(*this, stream);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (temporary_offsets_[i] < 0) continue;
-    addresses[i] = reinterpret_cast<void*>(temporaries.begin() + static_cast<DevicePtr>(temporary_offsets_[i]));
+    addresses[i] =
+        reinterpret_cast<void*>(temporaries.begin() + static_cast<DevicePtr>(temporary_offsets_[i]));
   }
 
   std::vector<void*> parameters;

@@ -19,10 +19,6 @@ std::byte* align_up(std::byte* p, std::size_t alignment) {
   return p + (alignment - a % alignment) % alignment;
 }
 
-bool contains(const std::byte* begin, std::int64_t size, const std::byte* p, std::int64_t bytes) {
-  return p >= begin && p - begin <= size - bytes;
-}
-
 }  // namespace
 
 constinit thread_local BlockRunner* BlockRunner::current_ = nullptr;
@@ -31,7 +27,7 @@ void BlockRunner::prepare(const Launch& launch) {
   const PlanKernel& k = *launch.kernel;
   const auto shared = static_cast<std::size_t>(k.shared_bytes) + kSharedAlignment;
   if (shared_storage_.size() < shared) shared_storage_.resize(shared);
-  shared_ = align_up(shared_storage_.data(), kSharedAlignment);
+  shared_ = {align_up(shared_storage_.data(), kSharedAlignment), k.shared_bytes, true, "shared memory"};
   if (!k.synchronizes) return;
   stacks_.reserve(k.block);
   if (threads_.size() < static_cast<std::size_t>(k.block)) threads_.resize(static_cast<std::size_t>(k.block));
@@ -43,7 +39,7 @@ std::string BlockRunner::run(const Launch& launch, std::int64_t block) {
   block_ = block;
   fault_.clear();
   if (launch.seed != 0) random_ = Random(mix(launch.seed, static_cast<std::uint64_t>(block)));
-  if (launch.nan_memory) std::memset(shared_, 0xff, static_cast<std::size_t>(launch.kernel->shared_bytes));
+  if (launch.nan_memory) std::memset(shared_.begin, 0xff, static_cast<std::size_t>(shared_.bytes));
   ready_.clear();
   if (launch.kernel->synchronizes) {
     run_side_by_side();
@@ -54,7 +50,8 @@ std::string BlockRunner::run(const Launch& launch, std::int64_t block) {
   return std::move(fault_);
 }
 
-// ---- scheduling ------------------------------------------------------------------------------------------------
+// ---- scheduling
+// ------------------------------------------------------------------------------------------------
 
 void BlockRunner::make_ready(int first, int count) {
   for (int t = first + count - 1; t >= first; --t) ready_.push_back(t);
@@ -139,10 +136,12 @@ void BlockRunner::complete_shuffle(int warp) {
   make_ready(warp * kWarp, kWarp);
 }
 
-// ---- primitives ------------------------------------------------------------------------------------------------
+// ---- primitives
+// ------------------------------------------------------------------------------------------------
 
 void BlockRunner::barrier() noexcept {
-  if (!launch_->kernel->synchronizes) return fault("a barrier in a kernel whose plan says it has none", thread_);
+  if (!launch_->kernel->synchronizes)
+    return fault("a barrier in a kernel whose plan says it has none", thread_);
   suspend(State::barrier);
 }
 
@@ -159,52 +158,53 @@ std::uint32_t BlockRunner::shuffle_xor(std::uint32_t value, std::uint32_t mask) 
 }
 
 void* BlockRunner::check_access(void* address, const Access& access) noexcept {
-  auto* p = static_cast<std::byte*>(address);
-  const std::vector<Region>& regions = launch_->regions;
-  const Region shared{shared_, launch_->kernel->shared_bytes, true, "shared memory"};
-  const Region* meant = nullptr;  // the region the access belongs to, as far as that is known
-  bool inside = false;
-  if (access.argument == kSharedMemory) {
-    meant = &shared;
-    inside = contains(shared.begin, shared.bytes, p, access.bytes);
-  } else if (access.argument >= 0) {
-    meant = &regions[static_cast<std::size_t>(access.argument)];
-    inside = contains(meant->begin, meant->bytes, p, access.bytes) && (meant->writable || !access.store);
-  } else {
-    for (const Region& r : regions) {
-      if (!contains(r.begin, r.bytes, p, access.bytes)) continue;
-      meant = &r;
-      inside = r.writable || !access.store;
-      if (inside) break;
-    }
+  const Region* meant = region_of(static_cast<std::byte*>(address), access);
+  if (meant != nullptr && meant->contains(address, access.bytes) && (meant->writable || !access.store) &&
+      reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(access.alignment) == 0) {
+    return address;
   }
-  const bool aligned = reinterpret_cast<std::uintptr_t>(p) % static_cast<std::uintptr_t>(access.alignment) == 0;
-  if (inside && aligned) return address;
-
-  const char* verb = access.store ? "store" : "load";
-  if (meant == nullptr) {
-    fault(fmt::format("{} of {} bytes at {}, outside of every buffer", verb, access.bytes, address), thread_);
-  } else if (inside) {
-    fault(fmt::format("{} of {} bytes at byte {} of {} is not aligned to {} bytes", verb, access.bytes,
-                      p - meant->begin, meant->name, access.alignment), thread_);
-  } else if (contains(meant->begin, meant->bytes, p, access.bytes)) {
-    fault(fmt::format("store of {} bytes at byte {} of {}, which is read-only", access.bytes, p - meant->begin,
-                      meant->name), thread_);
-  } else {
-    fault(fmt::format("{} of {} bytes at byte {} of {}, which has {} bytes", verb, access.bytes, p - meant->begin,
-                      meant->name, meant->bytes), thread_);
-  }
+  report_access(static_cast<std::byte*>(address), access, meant);
   if (scratch_storage_.empty()) scratch_storage_.resize(kScratchBytes + kScratchAlignment);
   std::byte* scratch = align_up(scratch_storage_.data(), kScratchAlignment);
   std::memset(scratch, 0xff, kScratchBytes);
   return scratch;
 }
 
-// ---- faults ----------------------------------------------------------------------------------------------------
+// The region an access belongs to, as far as that is known, else null.
+const Region* BlockRunner::region_of(const std::byte* address, const Access& access) const {
+  if (access.argument == kSharedMemory) return &shared_;
+  if (access.argument >= 0) return &launch_->regions[static_cast<std::size_t>(access.argument)];
+  const Region* read_only = nullptr;
+  for (const Region& r : launch_->regions) {
+    if (!r.contains(address, access.bytes)) continue;
+    if (r.writable) return &r;
+    read_only = &r;
+  }
+  return read_only;
+}
+
+// ---- faults
+// ----------------------------------------------------------------------------------------------------
 
 void BlockRunner::fault(std::string_view what, int thread) {
   if (!fault_.empty()) return;
   fault_ = fmt::format("kernel '{}', block {}, thread {}: {}", launch_->kernel->name, block_, thread, what);
+}
+
+void BlockRunner::report_access(const std::byte* address, const Access& access, const Region* meant) {
+  const std::string what = fmt::format("{} of {} bytes", access.store ? "store" : "load", access.bytes);
+  if (meant == nullptr) {
+    fault(fmt::format("{} at {}, outside of every buffer", what, fmt::ptr(address)), thread_);
+    return;
+  }
+  const std::string where = fmt::format("{} at byte {} of {}", what, address - meant->begin, meant->name);
+  if (!meant->contains(address, access.bytes)) {
+    fault(fmt::format("{}, which has {} bytes", where, meant->bytes), thread_);
+  } else if (access.store && !meant->writable) {
+    fault(fmt::format("{}, which is read-only", where), thread_);
+  } else {
+    fault(fmt::format("{} is not aligned to {} bytes", where, access.alignment), thread_);
+  }
 }
 
 // Nobody is ready, some have not finished, and not all wait at the barrier.

@@ -1,12 +1,12 @@
 // Runs the threads of one block at a time on one host thread.
 //
-// Threads of a kernel that synchronizes are fibers: each runs until it waits at a barrier or a shuffle, or finishes.
-// When every thread of the block waits at the barrier, or all lanes of a warp at the shuffle, they may go on; when
-// nobody may, the block has diverged, which is a fault. Other kernels need no fibers, a loop calls one thread after
-// the other.
+// Threads of a kernel that synchronizes are fibers: each runs until it waits at a barrier or a shuffle, or
+// finishes. When every thread of the block waits at the barrier, or all lanes of a warp at the shuffle, they
+// may go on; when nobody may, the block has diverged, which is a fault. Other kernels need no fibers, a loop
+// calls one thread after the other.
 //
-// A fault never unwinds compiled code. The first one of a block is kept as text; after an access out of bounds the
-// thread goes on with scratch memory, after divergence the fibers are dropped where they stand.
+// A fault never unwinds compiled code. The first one of a block is kept as text; after an access out of
+// bounds the thread goes on with scratch memory, after divergence the fibers are dropped where they stand.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -21,8 +21,8 @@
 
 namespace bz::sim {
 
-// A load or store of instrumented code. `argument` is the kernel argument the address was computed from, -1 when it
-// is not known, or kSharedMemory.
+// A load or store of instrumented code. `argument` is the kernel argument the address was computed from, -1
+// when it is not known, or kSharedMemory.
 struct Access {
   std::int64_t bytes = 0;
   std::int64_t alignment = 1;
@@ -42,11 +42,12 @@ class BlockRunner {
   // Runs a block of a launch that was prepared. Returns the first fault, empty when there is none.
   std::string run(const Launch& launch, std::int64_t block);
 
-  // ---- called by kernels, through primitives.cpp -------------------------------------------------------------
+  // ---- called by kernels, through primitives.cpp
+  // -------------------------------------------------------------
   static BlockRunner& current() noexcept { return *current_; }
   std::int32_t thread() const noexcept { return thread_; }
   std::int32_t block() const noexcept { return static_cast<std::int32_t>(block_); }
-  std::byte* shared() const noexcept { return shared_; }
+  std::byte* shared() const noexcept { return shared_.begin; }
   void barrier() noexcept;
   std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask) noexcept;
   // `address` when the access is allowed, else scratch memory.
@@ -68,6 +69,8 @@ class BlockRunner {
   void resume(int thread);
   void suspend(State state) noexcept;
   void complete_shuffle(int warp);
+  const Region* region_of(const std::byte* address, const Access& access) const;
+  void report_access(const std::byte* address, const Access& access, const Region* meant);
   void report_divergence();
   void drop_fibers();
   void fault(std::string_view what, int thread);
@@ -80,14 +83,14 @@ class BlockRunner {
   Random random_{0};
 
   std::vector<Thread> threads_;
-  std::vector<int> ready_;     // taken from the back
-  std::vector<int> arrived_;   // lanes at the shuffle, by warp
+  std::vector<int> ready_;    // taken from the back
+  std::vector<int> arrived_;  // lanes at the shuffle, by warp
   int at_barrier_ = 0, finished_ = 0;
   boost::context::detail::fcontext_t scheduler_ = nullptr;
   FiberStacks stacks_;
 
   std::vector<std::byte> shared_storage_;
-  std::byte* shared_ = nullptr;
+  Region shared_;
   std::vector<std::byte> scratch_storage_;
 };
 

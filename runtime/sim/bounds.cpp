@@ -47,10 +47,10 @@ void check(llvm::Instruction& access, llvm::FunctionCallee callee, bool in_kerne
   const std::uint64_t bytes = layout.getTypeStoreSize(llvm::getLoadStoreType(&access)).getFixedValue();
 
   llvm::IRBuilder<> b(&access);
-  llvm::Value* checked = b.CreateCall(
-      callee, {b.CreateAddrSpaceCast(pointer, b.getPtrTy()), b.getInt64(bytes),
-               b.getInt64(llvm::getLoadStoreAlignment(&access).value()), b.getInt1(store),
-               b.getInt32(static_cast<std::uint32_t>(argument))});
+  llvm::Value* checked =
+      b.CreateCall(callee, {b.CreateAddrSpaceCast(pointer, b.getPtrTy()), b.getInt64(bytes),
+                            b.getInt64(llvm::getLoadStoreAlignment(&access).value()), b.getInt1(store),
+                            b.getInt32(static_cast<std::uint32_t>(argument))});
   access.setOperand(store ? 1 : 0, b.CreateAddrSpaceCast(checked, pointer->getType()));
 }
 
@@ -64,7 +64,8 @@ void instrument_accesses(llvm::Module& module, const Plan& plan) {
     std::vector<llvm::Instruction*> accesses;
     for (llvm::Instruction& i : llvm::instructions(f)) {
       // An address out of bounds must not be poison by the time it is checked.
-      if (auto* gep = llvm::dyn_cast<llvm::GetElementPtrInst>(&i)) gep->setNoWrapFlags(llvm::GEPNoWrapFlags::none());
+      if (auto* gep = llvm::dyn_cast<llvm::GetElementPtrInst>(&i))
+        gep->setNoWrapFlags(llvm::GEPNoWrapFlags::none());
       if (!llvm::isa<llvm::LoadInst, llvm::StoreInst>(i)) continue;
       const unsigned space = llvm::getLoadStoreAddressSpace(&i);
       if (space == kGlobalSpace || space == kSharedSpace) accesses.push_back(&i);

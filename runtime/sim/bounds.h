@@ -17,8 +17,9 @@ namespace bz::sim {
 //            %d = addrspacecast ptr %c to ptr addrspace(1)
 //            %v = load float, ptr addrspace(1) %d, align 4
 //
-// The last argument is the number of the argument of the plan's kernel that %p was computed from, -1 when that cannot
-// be seen, kSharedMemory in address space 3. Accesses that the optimiser would remove unchecked stay unchecked.
+// The last argument is the number of the argument of the plan's kernel that %p was computed from, -1 when
+// that cannot be seen, kSharedMemory in address space 3. Accesses that the optimiser would remove unchecked
+// stay unchecked.
 void instrument_accesses(llvm::Module& module, const Plan& plan);
 
 }  // namespace bz::sim

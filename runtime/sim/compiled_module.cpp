@@ -60,13 +60,15 @@ void verify(const Plan& plan, const llvm::Module& module, std::string_view when)
   std::string problems;
   llvm::raw_string_ostream out(problems);
   if (llvm::verifyModule(module, &out)) {
-    throw InternalError(fmt::format("simulator: module of plan '{}' is not valid {}: {}", plan.name, when, problems));
+    throw InternalError(
+        fmt::format("simulator: module of plan '{}' is not valid {}: {}", plan.name, when, problems));
   }
 }
 
 // Ids and the start of shared memory are constants of a thread; barriers and shuffles order all memory.
 void describe_primitives(llvm::Module& module) {
-  for (std::string_view name : {simt::kThread, simt::kBlock, simt::kShared, simt::kBarrier, simt::kShuffleXor}) {
+  for (std::string_view name :
+       {simt::kThread, simt::kBlock, simt::kShared, simt::kBarrier, simt::kShuffleXor}) {
     llvm::Function* f = module.getFunction(name);
     if (f == nullptr) continue;
     f->setDoesNotThrow();
@@ -79,7 +81,8 @@ void describe_primitives(llvm::Module& module) {
   }
 }
 
-// Moves the module to the host: data layout, calling conventions, functions that a kernel can be inlined from.
+// Moves the module to the host: data layout, calling conventions, functions that a kernel can be inlined
+// from.
 void retarget(llvm::Module& module, const llvm::TargetMachine& machine) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
@@ -154,9 +157,10 @@ struct CompiledModule::Jit {
 
 CompiledModule::CompiledModule(const Plan& plan, bool check_bounds) : entries_(plan.kernels.size(), nullptr) {
   if (plan.bitcode.empty()) {
-    throw DeviceError(fmt::format("program '{}' was compiled for sm_{}, not for the simulator; compile it for target "
-                                  "'sim' to run it here",
-                                  plan.name, plan.sm));
+    throw DeviceError(
+        fmt::format("program '{}' was compiled for sm_{}, not for the simulator; compile it for target "
+                    "'sim' to run it here",
+                    plan.name, plan.sm));
   }
   initialize_llvm();
   llvm::orc::JITTargetMachineBuilder builder = host_machine();

@@ -3,11 +3,13 @@
 //   CompiledModule m(plan, /*check_bounds=*/false);
 //   m.entry(0)(arguments);    // runs one thread of plan.kernels[0], on behalf of BlockRunner::current()
 //
-// The module is the one a GPU gets, with the SIMT primitives bound to host functions. Each kernel gets an entry
+// The module is the one a GPU gets, with the SIMT primitives bound to host functions. Each kernel gets an
+// entry
 //
 //   define void @NAME.entry(ptr %arguments)     loads the pointers and runs @NAME, inlined
 //
-// and is optimised for the host's processor. Floating-point arithmetic stays IEEE: nothing is contracted or reordered.
+// and is optimised for the host's processor. Floating-point arithmetic stays IEEE: nothing is contracted or
+// reordered.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,8 @@ namespace bz::sim {
 
 class CompiledModule {
  public:
-  // Throws DeviceError when the plan was not compiled for the simulator, InternalError when its module is not valid.
+  // Throws DeviceError when the plan was not compiled for the simulator, InternalError when its module is not
+  // valid.
   CompiledModule(const Plan& plan, bool check_bounds);
   CompiledModule(const CompiledModule&) = delete;
   CompiledModule& operator=(const CompiledModule&) = delete;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "runtime/arguments.h"
@@ -30,7 +31,8 @@ using Memory = std::unique_ptr<std::byte, FreeMemory>;
 
 Memory allocate_memory(std::int64_t bytes) {
   const std::size_t size = std::max<std::size_t>(1, static_cast<std::size_t>(bytes));
-  auto* p = static_cast<std::byte*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
+  auto* p = static_cast<std::byte*>(
+      std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
   if (p == nullptr) throw DeviceError(fmt::format("the simulator cannot allocate {} bytes", bytes));
   return Memory(p);
 }
@@ -61,6 +63,7 @@ class SimProgram final : public Program {
 
   void run(std::span<void* const> arguments, StreamHandle) override {
     std::vector<void*> addresses = bind_arguments(plan_, arguments);
+    const std::lock_guard one_run(temporaries_mutex_);
     for (std::size_t i = 0; i < addresses.size(); ++i) {
       if (temporaries_[i] == nullptr) continue;
       addresses[i] = temporaries_[i].get();
@@ -83,8 +86,8 @@ class SimProgram final : public Program {
       void* address = addresses[static_cast<std::size_t>(a)];
       launch.arguments.push_back(address);
       if (!options_.check_bounds) continue;
-      launch.regions.push_back({static_cast<std::byte*>(address), b.bytes(), b.kind != PlanBuffer::Kind::input,
-                                describe(b)});
+      launch.regions.push_back(
+          {static_cast<std::byte*>(address), b.bytes(), b.kind != PlanBuffer::Kind::input, describe(b)});
     }
     return launch;
   }
@@ -93,12 +96,14 @@ class SimProgram final : public Program {
   const SimOptions options_;
   std::shared_ptr<WorkerPool> pool_;
   CompiledModule module_;
+  std::mutex temporaries_mutex_;
   std::vector<Memory> temporaries_;  // by buffer; null for inputs and outputs
 };
 
 class SimDevice final : public Device {
  public:
-  explicit SimDevice(const SimOptions& options) : options_(options), pool_(std::make_shared<WorkerPool>(workers())) {}
+  explicit SimDevice(const SimOptions& options)
+      : options_(options), pool_(std::make_shared<WorkerPool>(workers())) {}
 
   std::string kind() const override { return "sim"; }
   std::string name() const override { return fmt::format("simulator on {} host threads", workers()); }
@@ -129,7 +134,8 @@ class SimDevice final : public Device {
   }
   void synchronize() override {}
 
-  std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup, int repeats) override {
+  std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup,
+                           int repeats) override {
     for (int i = 0; i < warmup; ++i) program.run(arguments, nullptr);
     std::vector<double> seconds;
     for (int i = 0; i < repeats; ++i) {

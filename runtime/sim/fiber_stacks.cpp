@@ -10,14 +10,14 @@ namespace bz::sim {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// The guard page makes the distance of two stacks an odd number of pages, and the tops are staggered within a page:
-// else the busy ends of a thousand stacks would fall on the same few sets of the caches.
+// The guard page makes the distance of two stacks an odd number of pages, and the tops are staggered within a
+// page: else the busy ends of a thousand stacks would fall on the same few sets of the caches.
 constexpr std::size_t kStride = FiberStacks::kUsableBytes + kPage;
 constexpr std::size_t kStagger = 512;
 constexpr int kPerSlab = 32;
 
-// Each guard page costs two of the process's memory mappings, of which Linux allows 65530; past this budget stacks
-// go without a guard.
+// Each guard page costs two of the process's memory mappings, of which Linux allows 65530; past this budget
+// stacks go without a guard.
 std::atomic<int> guard_budget{16384};
 
 }  // namespace

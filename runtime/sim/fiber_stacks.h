@@ -8,7 +8,8 @@ namespace bz::sim {
 
 class FiberStacks {
  public:
-  // What a kernel's thread may use. Kernels keep a few KiB of registers and spills; the rest is room for host calls.
+  // What a kernel's thread may use. Kernels keep a few KiB of registers and spills; the rest is room for host
+  // calls.
   static constexpr std::size_t kUsableBytes = std::size_t{64} << 10;
 
   FiberStacks() = default;

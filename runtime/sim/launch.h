@@ -20,6 +20,11 @@ struct Region {
   std::int64_t bytes = 0;
   bool writable = false;
   std::string name;  // "input 'x'", for messages
+
+  bool contains(const void* address, std::int64_t size) const {
+    const auto* p = static_cast<const std::byte*>(address);
+    return p >= begin && p - begin <= bytes - size;
+  }
 };
 
 struct Launch {
@@ -28,7 +33,7 @@ struct Launch {
   std::vector<void*> arguments;  // one for each kernel argument
   std::vector<Region> regions;   // of the arguments, in the same order
   bool nan_memory = true;
-  std::uint64_t seed = 0;        // 0: threads and blocks in ascending order
+  std::uint64_t seed = 0;  // 0: threads and blocks in ascending order
 };
 
 }  // namespace bz::sim

@@ -6,7 +6,8 @@
 
 namespace bz::sim {
 
-// Checks an address of instrumented code (see bounds.h): ptr (ptr, i64 bytes, i64 alignment, i1 store, i32 argument).
+// Checks an address of instrumented code (see bounds.h): ptr (ptr, i64 bytes, i64 alignment, i1 store, i32
+// argument).
 inline constexpr std::string_view kCheckAccess = "bz.check";
 
 struct HostFunction {
@@ -14,7 +15,8 @@ struct HostFunction {
   void* address;
 };
 
-// The SIMT primitives of ir/simt.h, kCheckAccess, and the conversions of half precision that LLVM calls by name.
+// The SIMT primitives of ir/simt.h, kCheckAccess, and the conversions of half precision that LLVM calls by
+// name.
 std::span<const HostFunction> host_functions();
 
 }  // namespace bz::sim

@@ -25,7 +25,8 @@ class Random {
 
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) { return Random(a ^ Random(b).next()).next(); }
 
-// A bijection of [0, n), n at most 2^31, that needs no table: i -> (i * step + start) mod n with step prime to n.
+// A bijection of [0, n), n at most 2^31, that needs no table: i -> (i * step + start) mod n with step prime
+// to n.
 class BlockOrder {
  public:
   BlockOrder(std::int64_t n, std::uint64_t seed) : n_(static_cast<std::uint64_t>(n)) {

@@ -18,7 +18,8 @@ struct WorkerPool::Job {
   BlockOrder order;
   std::int64_t grid, chunk;
   std::atomic<std::int64_t> next{0};
-  // Position of the earliest faulty block. Blocks are claimed in order of position, so all before it still run.
+  // Position of the earliest faulty block. Blocks are claimed in order of position, so all before it still
+  // run.
   std::atomic<std::int64_t> faulty{std::numeric_limits<std::int64_t>::max()};
   std::mutex mutex;
   std::string fault;  // of block `faulty`

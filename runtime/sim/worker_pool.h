@@ -1,5 +1,5 @@
-// Host threads that run the blocks of launches, each with a BlockRunner of its own. They start with the first launch
-// of more than one block and sleep between launches.
+// Host threads that run the blocks of launches, each with a BlockRunner of its own. They start with the first
+// launch of more than one block and sleep between launches.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +24,9 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool();
 
-  // Runs every block. Throws DeviceError with the fault of the block that comes first in launch order, whichever
-  // worker met one first. May be called from several threads; launches then run one after the other.
+  // Runs every block. Throws DeviceError with the fault of the block that comes first in launch order,
+  // whichever worker met one first. May be called from several threads; launches then run one after the
+  // other.
   void run(const Launch& launch);
 
  private:

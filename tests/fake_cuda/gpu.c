@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU, for the tests of the loader: device memory is host memory, kernels do nothing. The
-// environment says how it misbehaves:
+// A CUDA driver without a GPU, for the tests of the loader: device memory is host memory, kernels do nothing.
+// The environment says how it misbehaves:
 //
 //   FAKE_CUDA_INIT=34        what cuInit returns (34 is a stub library, 100 no device)
 //   FAKE_CUDA_VERSION=12040  the CUDA version the driver supports
@@ -27,7 +27,8 @@ static const char* entry(const char* variable, const char* name) {
   const size_t length = strlen(name);
   while (at != NULL && *at != '\0') {
     const size_t item = strcspn(at, ",");
-    if (item >= length && strncmp(at, name, length) == 0 && (item == length || at[length] == ':')) return at + length;
+    if (item >= length && strncmp(at, name, length) == 0 && (item == length || at[length] == ':'))
+      return at + length;
     at += item;
     if (*at == ',') ++at;
   }
@@ -38,10 +39,10 @@ static int outcome(const char* name) {
   const char* at = entry("FAKE_CUDA_FAIL", name);
   return at != NULL ? atoi(at + 1) : success;
 }
-#define FAIL_IF_TOLD()                       \
-  do {                                       \
-    const int told = outcome(__func__);      \
-    if (told != success) return told;        \
+#define FAIL_IF_TOLD()                  \
+  do {                                  \
+    const int told = outcome(__func__); \
+    if (told != success) return told;   \
   } while (0)
 
 int cuInit(unsigned flags) {
@@ -57,9 +58,9 @@ int cuGetErrorName(int error, const char** name) {
   static const struct {
     int error;
     const char* name;
-  } names[] = {{1, "CUDA_ERROR_INVALID_VALUE"},   {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {218, "CUDA_ERROR_INVALID_PTX"},
-               {500, "CUDA_ERROR_NOT_FOUND"},     {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-               {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
+  } names[] = {{1, "CUDA_ERROR_INVALID_VALUE"},     {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+               {218, "CUDA_ERROR_INVALID_PTX"},     {500, "CUDA_ERROR_NOT_FOUND"},
+               {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
     if (names[i].error != error) continue;
     *name = names[i].name;
@@ -88,17 +89,38 @@ int cuDeviceGetName(char* name, int length, int device) {
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   (void)device;
   switch (attribute) {
-    case 1: *value = 1024; return success;                         // threads a block
-    case 12: *value = 65536; return success;                       // registers a block
-    case 16: *value = 10; return success;                          // multiprocessors
-    case 36: *value = 1000000; return success;                     // memory clock, kHz
-    case 37: *value = 512; return success;                         // memory bus, bits
-    case 38: *value = 4 << 20; return success;                     // L2
-    case 75: *value = setting("FAKE_CUDA_SM", 90) / 10; return success;
-    case 76: *value = setting("FAKE_CUDA_SM", 90) % 10; return success;
-    case 97: *value = 99 << 10; return success;                    // shared memory a block, opt-in
-    case 115: *value = setting("FAKE_CUDA_POOLS", 1); return success;
-    default: return invalid_value;
+    case 1:
+      *value = 1024;
+      return success;  // threads a block
+    case 12:
+      *value = 65536;
+      return success;  // registers a block
+    case 16:
+      *value = 10;
+      return success;  // multiprocessors
+    case 36:
+      *value = 1000000;
+      return success;  // memory clock, kHz
+    case 37:
+      *value = 512;
+      return success;  // memory bus, bits
+    case 38:
+      *value = 4 << 20;
+      return success;  // L2
+    case 75:
+      *value = setting("FAKE_CUDA_SM", 90) / 10;
+      return success;
+    case 76:
+      *value = setting("FAKE_CUDA_SM", 90) % 10;
+      return success;
+    case 97:
+      *value = 99 << 10;
+      return success;  // shared memory a block, opt-in
+    case 115:
+      *value = setting("FAKE_CUDA_POOLS", 1);
+      return success;
+    default:
+      return invalid_value;
   }
 }
 
@@ -148,8 +170,8 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   FAIL_IF_TOLD();
   return success;
 }
-int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void* stream, void** arguments, void** extra) {
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
   (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
   (void)arguments, (void)extra;
   FAIL_IF_TOLD();
@@ -244,22 +266,45 @@ int cuEventElapsedTime(float* milliseconds, void* start, void* stop) {
 
 int cuGetProcAddress(const char* name, void** function, int version, uint64_t flags) {
   (void)version, (void)flags;
-#define KNOWN(f) {#f, (void*)(uintptr_t)f}
+#define KNOWN(f) \
+  { #f, (void*)(uintptr_t)f }
   static const struct {
     const char* name;
     void* function;
   } known[] = {
-      KNOWN(cuGetErrorName),       KNOWN(cuGetErrorString),      KNOWN(cuDeviceGet),
-      KNOWN(cuDeviceGetCount),     KNOWN(cuDeviceGetName),       KNOWN(cuDeviceGetAttribute),
-      KNOWN(cuDevicePrimaryCtxRetain), KNOWN(cuDevicePrimaryCtxRelease), KNOWN(cuCtxPushCurrent),
-      KNOWN(cuCtxPopCurrent),      KNOWN(cuModuleLoadDataEx),    KNOWN(cuModuleUnload),
-      KNOWN(cuModuleGetFunction),  KNOWN(cuFuncSetAttribute),    KNOWN(cuLaunchKernel),
-      KNOWN(cuMemAlloc),           KNOWN(cuMemFree),             KNOWN(cuMemcpyHtoDAsync),
-      KNOWN(cuMemcpyDtoHAsync),    KNOWN(cuMemsetD8Async),       KNOWN(cuMemPoolCreate),
-      KNOWN(cuMemPoolDestroy),     KNOWN(cuMemPoolSetAttribute), KNOWN(cuMemAllocFromPoolAsync),
-      KNOWN(cuMemFreeAsync),       KNOWN(cuStreamCreate),        KNOWN(cuStreamDestroy),
-      KNOWN(cuStreamSynchronize),  KNOWN(cuStreamWaitEvent),     KNOWN(cuEventCreate),
-      KNOWN(cuEventDestroy),       KNOWN(cuEventRecord),         KNOWN(cuEventElapsedTime),
+      KNOWN(cuGetErrorName),
+      KNOWN(cuGetErrorString),
+      KNOWN(cuDeviceGet),
+      KNOWN(cuDeviceGetCount),
+      KNOWN(cuDeviceGetName),
+      KNOWN(cuDeviceGetAttribute),
+      KNOWN(cuDevicePrimaryCtxRetain),
+      KNOWN(cuDevicePrimaryCtxRelease),
+      KNOWN(cuCtxPushCurrent),
+      KNOWN(cuCtxPopCurrent),
+      KNOWN(cuModuleLoadDataEx),
+      KNOWN(cuModuleUnload),
+      KNOWN(cuModuleGetFunction),
+      KNOWN(cuFuncSetAttribute),
+      KNOWN(cuLaunchKernel),
+      KNOWN(cuMemAlloc),
+      KNOWN(cuMemFree),
+      KNOWN(cuMemcpyHtoDAsync),
+      KNOWN(cuMemcpyDtoHAsync),
+      KNOWN(cuMemsetD8Async),
+      KNOWN(cuMemPoolCreate),
+      KNOWN(cuMemPoolDestroy),
+      KNOWN(cuMemPoolSetAttribute),
+      KNOWN(cuMemAllocFromPoolAsync),
+      KNOWN(cuMemFreeAsync),
+      KNOWN(cuStreamCreate),
+      KNOWN(cuStreamDestroy),
+      KNOWN(cuStreamSynchronize),
+      KNOWN(cuStreamWaitEvent),
+      KNOWN(cuEventCreate),
+      KNOWN(cuEventDestroy),
+      KNOWN(cuEventRecord),
+      KNOWN(cuEventElapsedTime),
   };
   for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
     if (strcmp(known[i].name, name) != 0 || entry("FAKE_CUDA_MISSING", name) != NULL) continue;
