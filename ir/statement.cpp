@@ -10,6 +10,7 @@
 #include <limits>
 #include <span>
 
+#include "ir/composites.h"
 #include "ir/suggest.h"
 
 namespace bz {
@@ -272,11 +273,37 @@ NodeId build_reduce(const Reader& r, const ReduceOp& op) {
   return r.g.reduce(std::move(attrs), std::move(operands));
 }
 
+// ---- composites
+// -------------------------------------------------------------------------------------------------------
+
+CompositeValue composite_value(const AttrValue& value) {
+  switch (value.kind) {
+    case AttrValue::Kind::list: return Axes(value.list.begin(), value.list.end());
+    case AttrValue::Kind::string: return value.text;
+    case AttrValue::Kind::word:
+      if (value.text == "true" || value.text == "false") return value.text == "true";
+      return value.text;
+    case AttrValue::Kind::number:
+      if (value.integer) return *value.integer;
+      return std::strtod(value.text.c_str(), nullptr);
+  }
+  throw InternalError("attribute of an unknown kind");
+}
+
+NodeId build_composite(const Reader& r, const CompositeInfo& composite) {
+  std::vector<NodeId> operands;
+  for (std::size_t i = 0; i < r.s.operands.size(); ++i) operands.push_back(r.node(i));
+  CompositeAttrs attributes;
+  for (const Attribute& a : r.s.attributes) attributes.emplace(a.name, composite_value(a.value));
+  return expand_composite(r.g, composite, operands, attributes);
+}
+
 [[noreturn]] void unknown_op(const Graph& g, std::string_view op) {
   std::vector<std::string_view> names;
   for (const Form& f : forms()) names.push_back(f.op);
   for (const MonoidInfo& m : monoids()) names.push_back(m.text);
   for (const ScalarOpInfo& o : scalar_ops()) names.push_back(o.text);
+  for (const CompositeInfo& c : composites()) names.push_back(c.name);
   g.fail(fmt::format("unknown operation {}{}", op, did_you_mean(op, names)));
 }
 
@@ -301,6 +328,7 @@ NodeId build(Graph& g, const Statement& s) {
     if (!is_map) return build_reduce(r, *reduce);
   }
   if (scalar) return build_map(r, *scalar);
+  if (const CompositeInfo* composite = find_composite(s.op)) return build_composite(r, *composite);
   unknown_op(g, s.op);
 }
 

@@ -219,3 +219,25 @@ TEST_CASE("online: a sum beside the row it divides") {
     %s = sum %x {axes = [1], keepdims = true} %q = div %x, %s %y = add %x, %q output %y })");
   CHECK(count_reductions(g, Monoid::sum) == 1);
 }
+
+TEST_CASE("online: composites take the same form as programs written by hand") {
+  for (const char* op : {"softmax", "log_softmax", "logsumexp"}) {
+    for (const char* type : {"f32", "bf16"}) {
+      for (const char* axes : {"[1]", "[0]", "[0, 2]"}) {
+        Graph g = checked(fmt::format(
+            "graph g {{ %x = input {}[5, 9, 6] %y = {} %x {{axes = {}}} output %y }}", type, op, axes));
+        INFO(print(g));
+        CHECK(one_state(g, Monoid::max_sumexp));
+      }
+    }
+  }
+  for (const char* op : {"layer_norm %x {axes = [1, 2]}", "layer_norm %x", "group_norm %x {groups = 3}",
+                         "instance_norm %x", "var %x {axes = [0, 2]}", "std %x {axes = [1]}"}) {
+    for (const char* type : {"f32", "f16"}) {
+      Graph g =
+          checked(fmt::format("graph g {{ %x = input {}[5, 9, 6] %y = {} output %y }}", type, op), 1e-6);
+      INFO(print(g));
+      CHECK(one_state(g, Monoid::moments));
+    }
+  }
+}

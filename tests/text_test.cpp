@@ -203,7 +203,7 @@ TEST_CASE("text: sizes") {
 
 TEST_CASE("text: errors say where and what") {
   auto error = [](const std::string& body) { return error_of(with_x(body)); };
-  CHECK(error("%y = sofmax %x") == "t.braze:3: error: unknown operation sofmax");
+  CHECK(error("%y = sofmax %x") == "t.braze:3: error: unknown operation sofmax; did you mean softmax?");
   CHECK(error("%y = reshap %x") == "t.braze:3: error: unknown operation reshap; did you mean reshape?");
   CHECK(error("\n%y = exp %z") == "t.braze:4: error: %z is not defined; did you mean %x?");
   CHECK(error("%x = exp %x") == "t.braze:3: error: %x is already defined on line 2");
@@ -262,4 +262,35 @@ TEST_CASE("text: a chain of 100000 nodes") {
   }
   g.output("y", x);
   CHECK(same(g, parse(print(g))));
+}
+
+TEST_CASE("text: composites expand under their scope and keep their name") {
+  Graph g = parse(R"(graph gn_tail(N = 2, C = 4) {
+    %x = input f32[N, C, 3, 3]
+    %gamma = input f32[C]
+    %beta = input f32[C]
+    %n = group_norm %x, %gamma, %beta {groups = C / 2, eps = 1e-05}
+    %t = gelu %n {approximate = "tanh"}
+    %y = logsumexp %t {axes = [1], keepdims = true}
+    output %y
+  })");
+  const Node& y = g.node(g.outputs()[0].node);
+  CHECK(y.name == "y");
+  CHECK(y.type == Type{DType::f32, {2, 1, 3, 3}});
+  CHECK(g.scopes()[static_cast<std::size_t>(y.scope)].substr(0, 9) == "logsumexp");
+  check_round_trip(g);
+  CHECK_THAT(error_of(with_x("%y = softmax %x {axis = 1}")),
+             Catch::Contains("t.braze:3: error: ") && Catch::Contains("axes"));
+  CHECK_THAT(error_of(with_x("%y = softmax 1")), Catch::Contains("softmax takes a %name, got 1"));
+}
+
+TEST_CASE("text: the examples parse, with their sizes and with others") {
+  for (const char* name :
+       {"attention_softmax", "gn_tail", "hand_written_softmax", "log_softmax_rows", "logsumexp_dim0"}) {
+    Graph g = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/" + name + ".braze");
+    CHECK(g.name() == name);
+    CHECK(same(g, parse(print(g))));
+  }
+  Graph small = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/gn_tail.braze", {{"N", 2}, {"H", 3}});
+  CHECK(small.type(small.inputs()[0]).shape == Shape{2, 64, 3, 126});
 }

@@ -61,12 +61,8 @@ std::optional<NodeId> simplify_reductions(Rewriter& rw, const Draft& draft) {
     identity.dtype = draft.type.dtype;  // 0 and 1 are the same in f16 and f32
     return rw.constant(identity, draft.type.shape);
   }
-  if (count == 1 && simple) {
-    NodeId x = rw.reshape(draft.operands[0], draft.type.shape);
-    // 0 + x: a sum begins at +0, which only -0 notices.
-    if (reduce->monoid != Monoid::sum || !is_float(draft.type.dtype)) return x;
-    return rw.map(ScalarOp::add, {x, rw.constant(Scalar::of(draft.type.dtype, 0), draft.type.shape)});
-  }
+  // The sum of one -0 is -0 or, begun at the identity, 0: an order of summation is not part of the meaning of sum.
+  if (count == 1 && simple) return rw.reshape(draft.operands[0], draft.type.shape);
   if (count == 1 && monoid.user) {  // argmax, argmin
     if (draft.operands.size() == 1) return rw.constant(Scalar::of_int(DType::i64, 0), draft.type.shape);
     return rw.reshape(draft.operands[static_cast<std::size_t>(reduce->component)], draft.type.shape);
