@@ -417,6 +417,14 @@ TEST_CASE("dsl: empty tensors run") {
   }
 }
 
+TEST_CASE("dsl: devices by name") {
+  CHECK(bz::Device::open("sim").kind() == "sim");
+  CHECK(error_of([] { bz::Device::open("tpu"); }) ==
+        "error: there is no device 'tpu'; devices are best, cuda, cuda:N and sim");
+  CHECK_THROWS_AS(bz::Device::open("cuda:x"), bz::Error);
+  CHECK_THROWS_AS(bz::Device::open("cuda:4096"), bz::DeviceError);
+}
+
 TEST_CASE("dsl: options") {
   bz::Graph g;
   auto x = g.input("x", bz::f32, {8, 64});

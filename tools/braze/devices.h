@@ -7,7 +7,7 @@
 
 namespace bz::cli {
 
-// "cuda", "cuda:1" or "sim"; "" is the best there is. Throws NoSuchDevice, and UsageError for another word.
+// What Device::open takes; "" is the best there is. Throws NoSuchDevice, and UsageError for another word.
 Device open_device(const std::string& name);
 
 }  // namespace bz::cli

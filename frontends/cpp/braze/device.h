@@ -18,6 +18,8 @@ class Device {
   static Device best(std::string* why_not = nullptr);
   static Device cuda(int ordinal = 0);  // throws DeviceError that says what is missing
   static Device sim(const SimOptions& options = {});
+  // By name: "best", "cuda", "cuda:1", "sim". Throws Error for another word.
+  static Device open(const std::string& name);
 
   std::string kind() const { return runtime_->kind(); }  // "cuda" or "sim"
   std::string name() const { return runtime_->name(); }
