@@ -30,10 +30,10 @@ struct Token {
 };
 
 // Splits a text into tokens, one at a time. Comments run from '#' or '//' to the end of the line. The text
-// must outlive the tokens.
+// must outlive the tokens, and `file` the lexer.
 class Lexer {
  public:
-  Lexer(std::string_view text, std::string file) : text_(text), file_(std::move(file)) {}
+  Lexer(std::string_view text, std::string_view file) : text_(text), file_(file) {}
   Token next();
 
  private:
@@ -41,10 +41,12 @@ class Lexer {
   std::string_view take_while(bool (*accept)(char));
   std::string_view take_string();
   Token number(int line);
-  [[noreturn]] void fail(const std::string& message) const { throw Error(SourceLoc{file_, line_}, message); }
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Error(SourceLoc{std::string(file_), line_}, message);
+  }
 
   std::string_view text_;
-  std::string file_;
+  std::string_view file_;
   std::size_t at_ = 0;
   int line_ = 1;
 };

@@ -276,16 +276,16 @@ NodeId build_reduce(const Reader& r, const ReduceOp& op) {
 // ---- composites
 // -------------------------------------------------------------------------------------------------------
 
-CompositeValue composite_value(const AttrValue& value) {
-  switch (value.kind) {
-    case AttrValue::Kind::list: return Axes(value.list.begin(), value.list.end());
-    case AttrValue::Kind::string: return value.text;
+CompositeValue composite_value(const Reader& r, const Attribute& a) {
+  switch (a.value.kind) {
+    case AttrValue::Kind::list: return r.axes(a.name);
+    case AttrValue::Kind::string: return a.value.text;
     case AttrValue::Kind::word:
-      if (value.text == "true" || value.text == "false") return value.text == "true";
-      return value.text;
+      if (a.value.text == "true" || a.value.text == "false") return a.value.text == "true";
+      return a.value.text;
     case AttrValue::Kind::number:
-      if (value.integer) return *value.integer;
-      return std::strtod(value.text.c_str(), nullptr);
+      if (a.value.integer) return *a.value.integer;
+      return std::strtod(a.value.text.c_str(), nullptr);
   }
   throw InternalError("attribute of an unknown kind");
 }
@@ -294,7 +294,7 @@ NodeId build_composite(const Reader& r, const CompositeInfo& composite) {
   std::vector<NodeId> operands;
   for (std::size_t i = 0; i < r.s.operands.size(); ++i) operands.push_back(r.node(i));
   CompositeAttrs attributes;
-  for (const Attribute& a : r.s.attributes) attributes.emplace(a.name, composite_value(a.value));
+  for (const Attribute& a : r.s.attributes) attributes.emplace(a.name, composite_value(r, a));
   return expand_composite(r.g, composite, operands, attributes);
 }
 

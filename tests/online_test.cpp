@@ -220,6 +220,16 @@ TEST_CASE("online: a sum beside the row it divides") {
   CHECK(count_reductions(g, Monoid::sum) == 1);
 }
 
+TEST_CASE("online: mean of squared deviations over everything") {
+  for (const char* shape : {"128", "4, 32"}) {
+    Graph g = checked(fmt::format(
+        "graph g {{ %x = input f32[{}] %m = mean %x %d = sub %x, %m %q = square %d %y = mean %q output %y }}",
+        shape));
+    CHECK(one_state(g, Monoid::moments));
+    CHECK(count_reductions(g, Monoid::moments) == 1);
+  }
+}
+
 TEST_CASE("online: composites take the same form as programs written by hand") {
   for (const char* op : {"softmax", "log_softmax", "logsumexp"}) {
     for (const char* type : {"f32", "bf16"}) {
