@@ -1,0 +1,194 @@
+#include "compiler/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "compiler/emit/emit.h"
+#include "compiler/pass.h"
+#include "ir/verify.h"
+#include "support/error.h"
+
+namespace bz {
+namespace {
+
+using namespace compiler;
+
+constexpr std::string_view kStages[] = {"graph", "simplified", "regions", "schedule", "kernel", "llvm", "ptx"};
+
+// Runs a step and notes how long it took.
+template <class F>
+auto timed(std::vector<PassTime>& times, std::string_view name, F&& step) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = step();
+  times.push_back({std::string(name), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+  return result;
+}
+
+Graph run_graph_passes(Graph graph, const CompileOptions& options, std::vector<PassTime>& times) {
+  for (const std::string& name : options.disabled_passes) {
+    const auto known = graph_passes();
+    if (std::none_of(known.begin(), known.end(), [&](const GraphPass& p) { return p.name == name; })) {
+      throw Error(fmt::format("there is no pass '{}' to disable", name));
+    }
+  }
+  for (const GraphPass& pass : graph_passes()) {
+    const auto& off = options.disabled_passes;
+    if (std::find(off.begin(), off.end(), pass.name) != off.end()) continue;
+    graph = timed(times, pass.name, [&] { return pass.run(graph, options.target); });
+    verify_or_throw(graph, pass.name);
+  }
+  return graph;
+}
+
+// A node that several outputs name gets a view of its own for each further one: every output has its own memory.
+Graph separate_outputs(const Graph& graph) {
+  Graph g(graph.name());
+  std::vector<NodeId> taken;
+  for (NodeId id = 0; id < graph.size(); ++id) g.copy(graph, id, graph.node(id).operands);
+  for (const Output& o : graph.outputs()) {
+    const bool again = std::find(taken.begin(), taken.end(), o.node) != taken.end();
+    taken.push_back(o.node);
+    g.output(o.name, again ? g.reshape(o.node, g.type(o.node).shape) : o.node);
+  }
+  return g;
+}
+
+// The part of a --schedule text that is for this kernel; empty when there is none.
+std::string schedule_for(const std::string& text, const std::string& kernel) {
+  std::string found;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(';', at), text.size());
+    std::string item = text.substr(at, end - at);
+    at = end + 1;
+    item.erase(std::remove(item.begin(), item.end(), ' '), item.end());
+    const std::size_t colon = item.find(':');
+    if (colon == std::string::npos) {
+      found = item;
+    } else if (item.substr(0, colon) == kernel) {
+      return item.substr(colon + 1);
+    }
+  }
+  return found;
+}
+
+Choice schedule(const Region& region, const Graph& graph, const CompileOptions& options) {
+  const std::string forced = schedule_for(options.schedule, region.name);
+  if (forced.empty()) return choose(region, graph, options.target);
+  const Schedule s = parse_schedule(forced);
+  if (const auto why = refuse(region, s, options.target)) {
+    throw Error(fmt::format("kernel {} cannot have schedule '{}': {}", region.name, to_string(s), *why));
+  }
+  return assess(region, graph, options.target, s);
+}
+
+// Nothing to compute: some extent is 0.
+bool empty(const Region& r) { return r.domains() == 0; }
+
+void verify_kernel(const kernel::Kernel& k) {
+  const std::vector<std::string> problems = kernel::verify(k);
+  if (!problems.empty()) throw InternalError(fmt::format("{}\n{}", problems.front(), kernel::print(k)));
+}
+
+Plan make_plan(const Graph& graph, const std::vector<CompiledKernel>& kernels,
+               const std::vector<std::vector<Binding>>& bindings, int alignment) {
+  Plan plan;
+  plan.name = graph.name();
+  plan.alignment = alignment;
+  std::map<NodeId, int> input, output, temporary;
+  for (const NodeId id : graph.inputs()) {
+    input[id] = static_cast<int>(plan.buffers.size());
+    plan.buffers.push_back({graph.node(id).as<InputAttrs>()->name, PlanBuffer::Kind::input, graph.type(id)});
+  }
+  for (const Output& o : graph.outputs()) {
+    output[o.node] = static_cast<int>(plan.buffers.size());
+    plan.buffers.push_back({o.name, PlanBuffer::Kind::output, graph.type(o.node)});
+  }
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const kernel::Kernel& k = kernels[i].kernel;
+    PlanKernel launch{k.name, {}, k.grid, k.block, k.shared_bytes(), k.synchronizes};
+    for (std::size_t b = 0; b < bindings[i].size(); ++b) {
+      const Binding& binding = bindings[i][b];
+      if (binding.temporary) {
+        const auto [at, fresh] = temporary.try_emplace(binding.node, static_cast<int>(plan.buffers.size()));
+        if (fresh) {
+          plan.buffers.push_back({fmt::format("t{}", temporary.size() - 1), PlanBuffer::Kind::temporary,
+                                  {k.buffers[b].dtype, graph.type(binding.node).shape}});
+        }
+        launch.arguments.push_back(at->second);
+      } else {
+        // An output that is an input is read as the one and written as the other.
+        const bool from_input = !binding.written && input.contains(binding.node);
+        launch.arguments.push_back(from_input ? input.at(binding.node) : output.at(binding.node));
+      }
+    }
+    plan.kernels.push_back(std::move(launch));
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::optional<Stage> parse_stage(std::string_view text) {
+  const auto* at = std::find(std::begin(kStages), std::end(kStages), text);
+  if (at == std::end(kStages)) return std::nullopt;
+  return static_cast<Stage>(at - std::begin(kStages));
+}
+
+std::vector<std::string_view> stage_names() { return {std::begin(kStages), std::end(kStages)}; }
+
+Compilation compile(const Graph& graph, const CompileOptions& options) {
+  Compilation c;
+  c.graph = graph;
+  c.target = options.target;
+  if (options.last == Stage::graph) return c;
+
+  c.simplified = separate_outputs(run_graph_passes(graph, options, c.times));
+  if (options.last == Stage::simplified) return c;
+
+  Fusion fusion = timed(c.times, "fuse", [&] { return fuse(c.simplified); });
+  std::erase_if(fusion.regions, empty);
+  c.cuts = std::move(fusion.cuts);
+
+  std::vector<std::vector<Binding>> bindings;
+  std::vector<kernel::Kernel> kernels;
+  timed(c.times, "schedule", [&] {
+    for (Region& r : fusion.regions) {
+      Region region = canonical(std::move(r));
+      Choice choice = schedule(region, c.simplified, options);
+      c.kernels.push_back({std::move(region), std::move(choice), {}});
+    }
+    return 0;
+  });
+  if (options.last <= Stage::schedule) return c;
+
+  timed(c.times, "lower", [&] {
+    for (CompiledKernel& k : c.kernels) {
+      Lowered lowered = lower(k.region, c.simplified, k.choice.schedule, options.alignment);
+      verify_kernel(lowered.kernel);
+      k.kernel = std::move(lowered.kernel);
+      bindings.push_back(std::move(lowered.bindings));
+      kernels.push_back(k.kernel);
+    }
+    return 0;
+  });
+  c.plan = make_plan(c.simplified, c.kernels, bindings, options.alignment);
+  if (options.last == Stage::kernel) return c;
+
+  emit::Module module = timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
+  c.llvm = std::move(module.text);
+  if (options.last == Stage::llvm) return c;
+  if (options.target.sim) {
+    c.plan.bitcode = std::move(module.bitcode);
+  } else {
+    emit::Ptx ptx = timed(c.times, "ptx", [&] { return emit::ptx(module, kernels, options.target); });
+    c.plan.ptx = std::move(ptx.text);
+    c.plan.ptx_version = ptx.version;
+    c.plan.sm = options.target.sm;
+  }
+  return c;
+}
+
+}  // namespace bz

@@ -1,0 +1,74 @@
+// The compiler: a graph and a target become a plan. compile.cpp shows the whole pipeline on one screen.
+//
+//   CompileOptions options;
+//   options.target = device->target();
+//   Compilation c = compile(graph, options);
+//   device->load(c.plan);            c.dump(Stage::kernel);            c.explain();
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/fuse/fuse.h"
+#include "compiler/lower/lower.h"
+#include "compiler/schedule/schedule.h"
+#include "ir/graph.h"
+#include "ir/plan.h"
+#include "ir/target.h"
+
+namespace bz {
+
+enum class Stage : std::uint8_t { graph, simplified, regions, schedule, kernel, llvm, ptx };
+std::optional<Stage> parse_stage(std::string_view text);
+std::vector<std::string_view> stage_names();
+
+struct CompileOptions {
+  Target target;
+  // Schedules by hand: "TEXT" for every kernel that has one, or "NAME: TEXT; NAME: TEXT" by kernel (see
+  // compiler/schedule/schedule.h). A schedule that cannot serve is an Error that says why.
+  std::string schedule;
+  bool fast_math = false;
+  // Alignment in bytes of the addresses of inputs and outputs; a power of two, at least every element's size.
+  int alignment = 16;
+  std::vector<std::string> disabled_passes;  // names of graph passes to leave out
+  Stage last = Stage::ptx;                   // where to stop; PTX or bitcode is made by the last stage only
+};
+
+struct PassTime {
+  std::string name;
+  double seconds;
+};
+
+// One compiled kernel with the decisions behind it.
+struct CompiledKernel {
+  compiler::Region region;
+  compiler::Choice choice;
+  kernel::Kernel kernel;
+};
+
+struct Compilation {
+  Graph graph;       // as given
+  Graph simplified;  // after the graph passes
+  Target target;
+  std::vector<CompiledKernel> kernels;
+  std::vector<compiler::Cut> cuts;
+  Plan plan;
+  std::string llvm;  // LLVM assembly of the module, primitives not yet bound
+  std::vector<PassTime> times;
+
+  std::string dump(Stage stage) const;
+  // Which nodes went into which kernel and why, schedules with those refused, bytes against the least possible.
+  std::string explain() const;
+  std::string explain_json() const;
+  // Each input read once and each output written once.
+  std::int64_t bytes_min() const;
+  std::int64_t bytes_total() const;
+};
+
+// Throws Error for a program or schedule that cannot be compiled for the target.
+Compilation compile(const Graph& graph, const CompileOptions& options);
+
+}  // namespace bz

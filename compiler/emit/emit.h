@@ -1,0 +1,36 @@
+// Emission: kernel IR to LLVM IR, and LLVM IR to PTX. No LLVM types appear here.
+//
+// The module that emit() writes calls nothing but the SIMT primitives of ir/simt.h. It is the same for both places it
+// runs: `bitcode` goes to the simulator, and ptx() binds the primitives to NVVM intrinsics and generates code.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "ir/kernel.h"
+#include "ir/target.h"
+
+namespace bz::emit {
+
+struct Options {
+  bool fast_math = false;
+};
+
+struct Module {
+  std::string text;     // LLVM assembly
+  std::string bitcode;  // the same
+};
+
+// One function a kernel. The module is verified; a failure is an InternalError with LLVM's message.
+Module emit(std::span<const kernel::Kernel> kernels, const std::string& name, const Options& options);
+
+struct Ptx {
+  std::string text;
+  int version = 0;  // 10 * major + minor
+};
+
+// PTX for the target's compute capability, in its PTX version (the oldest possible one when it names none). Throws Error
+// when that version is too old for the capability or unknown to LLVM.
+Ptx ptx(const Module& module, std::span<const kernel::Kernel> kernels, const Target& target);
+
+}  // namespace bz::emit

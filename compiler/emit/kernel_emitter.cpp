@@ -1,0 +1,451 @@
+#include "compiler/emit/kernel_emitter.h"
+
+#include <fmt/format.h>
+#include <llvm/IR/ConstantRange.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler/emit/scalar.h"
+#include "ir/simt.h"
+#include "support/error.h"
+
+namespace bz::emit {
+
+using namespace kernel;
+using llvm::Value;
+
+namespace {
+
+llvm::StringRef ref(std::string_view s) { return {s.data(), s.size()}; }
+
+// Whether every value of the expression is a multiple of n.
+bool divisible(const Index& e, std::int64_t n) {
+  return e.constant() % n == 0 && std::all_of(e.terms().begin(), e.terms().end(), [&](const Index::Term& t) { return t.coef % n == 0; });
+}
+
+// Whether all intermediate sums fit in 31 bits.
+bool small(const Index& e) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  std::int64_t sum = std::abs(e.constant());
+  for (const Index::Term& t : e.terms()) {
+    const std::int64_t most = std::max(std::abs(t.atom->lo), std::abs(t.atom->hi));
+    if (most > kMost || std::abs(t.coef) > kMost) return false;
+    sum += std::abs(t.coef) * most;
+    if (sum > kMost) return false;
+    if (t.atom->kind != Index::Atom::Kind::var && !small(t.atom->argument)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k)
+    : module_(module), context_(module.getContext()), k_(k), b_(context_) {}
+
+llvm::Function* KernelEmitter::run() {
+  llvm::Type* pointer = llvm::PointerType::get(context_, 1);
+  const std::vector<llvm::Type*> params(k_.buffers.size(), pointer);
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), params, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, k_.name, module_);
+  function_->addFnAttr(llvm::Attribute::NoUnwind);
+  // Block size: lets the code generator divide the registers.
+  function_->addFnAttr("nvvm.maxntid", fmt::format("{}", k_.block));
+  function_->addFnAttr("nvvm.reqntid", fmt::format("{}", k_.block));
+  for (unsigned i = 0; i < params.size(); ++i) {
+    const Buffer& buffer = k_.buffers[i];
+    llvm::Argument* arg = function_->getArg(i);
+    arg->setName(buffer.name);
+    arg->addAttr(llvm::Attribute::NoAlias);
+    arg->addAttr(buffer.written ? llvm::Attribute::WriteOnly : llvm::Attribute::ReadOnly);
+    arg->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(static_cast<std::uint64_t>(buffer.alignment))));
+  }
+  b_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", function_));
+  for (std::size_t i = 0; i < k_.arrays.size(); ++i) {
+    const Array& a = k_.arrays[i];
+    if (a.space != Space::registers) continue;
+    auto* slots = b_.CreateAlloca(llvm::ArrayType::get(memory_type(context_, a.dtype), static_cast<std::uint64_t>(a.elements)));
+    slots->setAlignment(llvm::Align(16));
+    slots->setName(a.name);
+    arrays_[static_cast<ArrayId>(i)] = slots;
+  }
+  block(k_.body);
+  b_.CreateRetVoid();
+  return function_;
+}
+
+void KernelEmitter::block(const Block& stmts) {
+  for (const Stmt& s : stmts) {
+    std::visit([&](const auto& op) { emit(op); }, s.op);
+  }
+}
+
+llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args) {
+  if (llvm::Function* f = module_.getFunction(ref(name))) return f;
+  auto* type = llvm::FunctionType::get(result, args, false);
+  auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
+  f->addFnAttr(llvm::Attribute::NoUnwind);
+  f->addFnAttr(llvm::Attribute::WillReturn);
+  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared) {
+    f->setDoesNotAccessMemory();
+    f->addFnAttr(llvm::Attribute::Speculatable);
+  } else {
+    f->setConvergent();
+    if (name == simt::kShuffleXor) f->setOnlyAccessesInaccessibleMemory();
+  }
+  return f;
+}
+
+Value* KernelEmitter::thread() {
+  auto* call = b_.CreateCall(primitive(simt::kThread, b_.getInt32Ty(), {}));
+  call->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<std::uint64_t>(k_.block))));
+  return call;
+}
+
+// ---- index expressions ----
+
+Index KernelEmitter::with_lane(const Index& e, int lane) const {
+  const Index value(lane);
+  return e.substitute([&](std::int32_t id) -> const Index* { return id == kLaneVar ? &value : nullptr; });
+}
+
+Value* KernelEmitter::index(const Index& e) {
+  llvm::Type* type = small(e) ? b_.getInt32Ty() : b_.getInt64Ty();
+  const auto number = [&](std::int64_t n) { return llvm::ConstantInt::get(type, static_cast<std::uint64_t>(n), true); };
+  Value* sum = nullptr;
+  for (const Index::Term& t : e.terms()) {
+    Value* atom = nullptr;
+    if (t.atom->kind == Index::Atom::Kind::var) {
+      const std::int32_t id = t.atom->variable.id;
+      const auto known = unrolled_.find(id);
+      atom = known != unrolled_.end() ? static_cast<Value*>(number(known->second)) : vars_.at(id);
+    } else {
+      const Index& argument = t.atom->argument;
+      Value* a = index(argument);
+      auto* c = llvm::ConstantInt::get(a->getType(), static_cast<std::uint64_t>(t.atom->divisor));
+      const bool div = t.atom->kind == Index::Atom::Kind::div;
+      if (argument.lo() >= 0) {
+        atom = div ? b_.CreateUDiv(a, c) : b_.CreateURem(a, c);
+      } else {  // rounding down, of a number that may be negative
+        Value* r = b_.CreateSRem(a, c);
+        Value* negative = b_.CreateICmpSLT(r, llvm::ConstantInt::get(a->getType(), 0));
+        atom = div ? b_.CreateAdd(b_.CreateSDiv(a, c), b_.CreateSExt(negative, a->getType()))
+                   : b_.CreateSelect(negative, b_.CreateAdd(r, c), r);
+      }
+    }
+    atom = b_.CreateSExtOrTrunc(atom, type);
+    Value* term = t.coef == 1 ? atom : b_.CreateNSWMul(atom, number(t.coef));
+    sum = sum == nullptr ? term : b_.CreateNSWAdd(sum, term);
+  }
+  if (sum == nullptr) return number(e.constant());
+  return e.constant() == 0 ? sum : b_.CreateNSWAdd(sum, number(e.constant()));
+}
+
+Value* KernelEmitter::index64(const Index& e) {
+  Value* v = index(e);
+  return e.lo() >= 0 ? b_.CreateZExt(v, b_.getInt64Ty()) : b_.CreateSExt(v, b_.getInt64Ty());
+}
+
+Value* KernelEmitter::inside(const std::vector<IndexBound>& bounds, int lane) {
+  Value* all = nullptr;
+  for (const IndexBound& bound : bounds) {
+    const Index e = with_lane(bound.e, lane);
+    Value* v = index(e);
+    const auto number = [&](std::int64_t n) { return llvm::ConstantInt::get(v->getType(), static_cast<std::uint64_t>(n), true); };
+    // A bound beyond the type of v cannot fail, nor can one beyond the range of e.
+    if (e.lo() < bound.lo) {
+      Value* c = b_.CreateICmpSGE(v, number(bound.lo));
+      all = all == nullptr ? c : b_.CreateAnd(all, c);
+    }
+    if (e.hi() >= bound.hi) {
+      Value* c = b_.CreateICmpSLT(v, number(bound.hi));
+      all = all == nullptr ? c : b_.CreateAnd(all, c);
+    }
+  }
+  return all == nullptr ? b_.getTrue() : all;
+}
+
+// ---- values ----
+
+void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context_, s.value)}; }
+
+void KernelEmitter::emit(const Apply& s) {
+  Lanes out;
+  llvm::SmallVector<DType, 3> types;
+  for (const ValueId a : s.args) types.push_back(info(a).dtype);
+  for (int i = 0; i < info(s.result).width; ++i) {
+    llvm::SmallVector<Value*, 3> args;
+    for (const ValueId a : s.args) args.push_back(lane(a, i));
+    out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
+  }
+  values_[s.result] = std::move(out);
+}
+
+void KernelEmitter::emit(const Fold& s) {
+  Lanes v = lanes(s.value);
+  const DType t = info(s.value).dtype;
+  while (v.size() > 1) {
+    for (std::size_t i = 0; i < v.size() / 2; ++i) v[i] = apply(b_, s.op, {v[2 * i], v[2 * i + 1]}, {t, t}, t);
+    v.resize(v.size() / 2);
+  }
+  values_[s.result] = std::move(v);
+}
+
+void KernelEmitter::emit(const Lane& s) { values_[s.result] = {lane(s.value, s.lane)}; }
+
+void KernelEmitter::emit(const Widen& s) {
+  values_[s.result] = Lanes(static_cast<std::size_t>(info(s.result).width), lane(s.value, 0));
+}
+
+void KernelEmitter::emit(const IndexValue& s) {
+  Lanes out;
+  for (int i = 0; i < info(s.result).width; ++i) {
+    out.push_back(b_.CreateSExt(index(with_lane(s.index, i)), b_.getInt64Ty()));
+  }
+  values_[s.result] = std::move(out);
+}
+
+void KernelEmitter::emit(const Inside& s) {
+  Lanes out;
+  for (int i = 0; i < info(s.result).width; ++i) out.push_back(inside(s.bounds, i));
+  values_[s.result] = std::move(out);
+}
+
+// ---- memory ----
+
+KernelEmitter::Place KernelEmitter::place(const Buffer& b, int id) const {
+  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment};
+}
+
+KernelEmitter::Place KernelEmitter::place(ArrayId id) {
+  const Array& a = k_.arrays[static_cast<std::size_t>(id)];
+  if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype)};
+  Value* base = b_.CreateCall(primitive(simt::kShared, llvm::PointerType::get(context_, 3), {}));
+  return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))), a.dtype, a.elements, 16};
+}
+
+Value* KernelEmitter::address(const Place& p, Value* offset) {
+  return b_.CreateInBoundsGEP(memory_type(context_, p.dtype), p.base, offset);
+}
+
+int KernelEmitter::piece(const Place& p, const Index& offset, int width) const {
+  if (width == 1) return 1;
+  const Index first = with_lane(offset, 0);
+  if (!(offset - first == Index::var({kLaneVar, width}))) return 1;
+  int n = std::min(width, 16 / size_of(p.dtype));
+  while (n > 1 && (n * size_of(p.dtype) > p.alignment || !divisible(first, n) || p.elements < n)) n /= 2;
+  return n;
+}
+
+Value* KernelEmitter::all_of(const Lanes& masks, int first, int count) {
+  Value* all = masks[static_cast<std::size_t>(first)];
+  for (int i = 1; i < count; ++i) all = b_.CreateAnd(all, masks[static_cast<std::size_t>(first + i)]);
+  return all;
+}
+
+void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& out) {
+  llvm::Type* element = memory_type(context_, p.dtype);
+  const llvm::Align align(static_cast<std::uint64_t>(count * size_of(p.dtype)));
+  if (count == 1) {
+    out.push_back(from_memory(b_, b_.CreateAlignedLoad(element, address(p, offset), align), p.dtype));
+    return;
+  }
+  auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
+  Value* v = b_.CreateAlignedLoad(vector, address(p, offset), align);
+  for (int i = 0; i < count; ++i) out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
+}
+
+// Under a false mask the first element is read instead: no branch, and always a good address.
+Value* KernelEmitter::load_one(const Place& p, Value* offset, Value* mask) {
+  Lanes out;
+  if (mask != nullptr) offset = b_.CreateSelect(mask, offset, llvm::ConstantInt::get(offset->getType(), 0));
+  load_piece(p, offset, 1, out);
+  return out[0];
+}
+
+KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
+  const bool lane_masks = mask != kNone && info(mask).width > 1;
+  const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
+  Lanes out;
+  for (int i = 0; i < width; i += n) {
+    Value* at = index64(with_lane(offset, i));
+    if (n == 1) {
+      out.push_back(load_one(p, at, mask == kNone ? nullptr : lane(mask, i)));
+    } else if (!lane_masks) {
+      if (mask != kNone) at = b_.CreateSelect(lane(mask, 0), at, b_.getInt64(0));
+      load_piece(p, at, n, out);
+    } else {
+      // Whole vectors in the inside of a domain, single elements at its ends.
+      auto* whole = llvm::BasicBlock::Create(context_, "whole", function_);
+      auto* part = llvm::BasicBlock::Create(context_, "part", function_);
+      auto* join = llvm::BasicBlock::Create(context_, "join", function_);
+      b_.CreateCondBr(all_of(lanes(mask), i, n), whole, part);
+      Lanes a, b;
+      b_.SetInsertPoint(whole);
+      load_piece(p, at, n, a);
+      auto* whole_end = b_.GetInsertBlock();
+      b_.CreateBr(join);
+      b_.SetInsertPoint(part);
+      for (int j = 0; j < n; ++j) b.push_back(load_one(p, index64(with_lane(offset, i + j)), lane(mask, i + j)));
+      auto* part_end = b_.GetInsertBlock();
+      b_.CreateBr(join);
+      b_.SetInsertPoint(join);
+      for (int j = 0; j < n; ++j) {
+        auto* phi = b_.CreatePHI(a[static_cast<std::size_t>(j)]->getType(), 2);
+        phi->addIncoming(a[static_cast<std::size_t>(j)], whole_end);
+        phi->addIncoming(b[static_cast<std::size_t>(j)], part_end);
+        out.push_back(phi);
+      }
+    }
+  }
+  return out;
+}
+
+template <class F>
+void KernelEmitter::guarded(Value* condition, F&& body) {
+  auto* then = llvm::BasicBlock::Create(context_, "then", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "after", function_);
+  b_.CreateCondBr(condition, then, after);
+  b_.SetInsertPoint(then);
+  body();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Value*> values, DType t) {
+  const llvm::Align align(values.size() * static_cast<std::size_t>(size_of(p.dtype)));
+  if (values.size() == 1) {
+    b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), address(p, offset), align);
+    return;
+  }
+  Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
+  for (std::size_t i = 0; i < values.size(); ++i) v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
+  b_.CreateAlignedStore(v, address(p, offset), align);
+}
+
+void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueId value, ValueId mask) {
+  const DType t = info(value).dtype;
+  const bool lane_masks = mask != kNone && info(mask).width > 1;
+  const int n = piece(p, offset, width);
+  const auto whole = [&](int first, int count) {
+    llvm::SmallVector<Value*, 8> values;
+    for (int j = 0; j < count; ++j) values.push_back(lane(value, first + j));
+    store_piece(p, index64(with_lane(offset, first)), values, t);
+  };
+  const auto all = [&] {
+    for (int i = 0; i < width; i += n) whole(i, n);
+  };
+  if (mask == kNone) return all();
+  if (!lane_masks) return guarded(lane(mask, 0), all);
+  for (int i = 0; i < width; i += n) {
+    if (n == 1) {
+      guarded(lane(mask, i), [&] { whole(i, 1); });
+      continue;
+    }
+    auto* part = llvm::BasicBlock::Create(context_, "part", function_);
+    auto* full = llvm::BasicBlock::Create(context_, "whole", function_);
+    auto* join = llvm::BasicBlock::Create(context_, "join", function_);
+    b_.CreateCondBr(all_of(lanes(mask), i, n), full, part);
+    b_.SetInsertPoint(full);
+    whole(i, n);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(part);
+    for (int j = 0; j < n; ++j) guarded(lane(mask, i + j), [&] { whole(i + j, 1); });
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+}
+
+void KernelEmitter::emit(const Load& s) {
+  values_[s.result] = load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, info(s.result).width, s.mask);
+}
+
+void KernelEmitter::emit(const Store& s) {
+  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.offset.uses(kLaneVar) ? k_.lanes : 1, s.value, s.mask);
+}
+
+void KernelEmitter::emit(const Get& s) { values_[s.result] = load(place(s.array), s.at, info(s.result).width, kNone); }
+
+void KernelEmitter::emit(const Set& s) { store(place(s.array), s.at, s.at.uses(kLaneVar) ? k_.lanes : 1, s.value, kNone); }
+
+// ---- threads ----
+
+void KernelEmitter::emit(const Barrier&) { b_.CreateCall(primitive(simt::kBarrier, b_.getVoidTy(), {})); }
+
+Value* KernelEmitter::shuffle32(Value* bits, int mask) {
+  auto* f = primitive(simt::kShuffleXor, b_.getInt32Ty(), {b_.getInt32Ty(), b_.getInt32Ty()});
+  return b_.CreateCall(f, {bits, b_.getInt32(static_cast<std::uint32_t>(mask))});
+}
+
+void KernelEmitter::emit(const Shuffle& s) {
+  Lanes out;
+  for (Value* v : lanes(s.value)) {
+    llvm::Type* t = v->getType();
+    const unsigned width = t->getPrimitiveSizeInBits();
+    if (width == 64) {
+      Value* bits = b_.CreateBitCast(v, b_.getInt64Ty());
+      Value* lo = shuffle32(b_.CreateTrunc(bits, b_.getInt32Ty()), s.mask);
+      Value* hi = shuffle32(b_.CreateTrunc(b_.CreateLShr(bits, 32), b_.getInt32Ty()), s.mask);
+      bits = b_.CreateOr(b_.CreateZExt(lo, b_.getInt64Ty()), b_.CreateShl(b_.CreateZExt(hi, b_.getInt64Ty()), 32));
+      out.push_back(b_.CreateBitCast(bits, t));
+    } else {
+      Value* bits = b_.CreateZExt(b_.CreateBitCast(v, b_.getIntNTy(width)), b_.getInt32Ty());
+      out.push_back(b_.CreateBitCast(b_.CreateTrunc(shuffle32(bits, s.mask), b_.getIntNTy(width)), t));
+    }
+  }
+  values_[s.result] = std::move(out);
+}
+
+// ---- structure ----
+
+void KernelEmitter::emit(const If& s) {
+  guarded(lane(s.condition, 0), [&] { block(s.body); });
+}
+
+void KernelEmitter::emit(const For& s) {
+  const std::int32_t id = s.var.id;
+  switch (s.level) {
+    case Level::grid:
+      vars_[id] = b_.CreateCall(primitive(simt::kBlock, b_.getInt32Ty(), {}));
+      return block(s.body);
+    case Level::thread: {
+      // Threads are numbered with the innermost loop fastest.
+      std::int64_t inside = 1;
+      for (const Block* inner = &s.body; !inner->empty();) {
+        const For* next = std::get_if<For>(&inner->front().op);
+        if (next == nullptr || next->level != Level::thread) break;
+        inside *= next->var.extent;
+        inner = &next->body;
+      }
+      Value* t = b_.CreateUDiv(thread(), b_.getInt32(static_cast<std::uint32_t>(inside)));
+      vars_[id] = b_.CreateURem(t, b_.getInt32(static_cast<std::uint32_t>(s.var.extent)));
+      return block(s.body);
+    }
+    case Level::unroll:
+      for (std::int64_t i = 0; i < s.var.extent; ++i) {
+        unrolled_[id] = i;
+        block(s.body);
+      }
+      unrolled_.erase(id);
+      return;
+    case Level::serial: {
+      auto* before = b_.GetInsertBlock();
+      auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
+      auto* after = llvm::BasicBlock::Create(context_, "done", function_);
+      llvm::Type* type = s.var.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
+      b_.CreateBr(body);
+      b_.SetInsertPoint(body);
+      auto* i = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(id)]);
+      i->addIncoming(llvm::ConstantInt::get(type, 0), before);
+      vars_[id] = i;
+      block(s.body);
+      Value* next = b_.CreateNSWAdd(i, llvm::ConstantInt::get(type, 1));
+      i->addIncoming(next, b_.GetInsertBlock());
+      b_.CreateCondBr(b_.CreateICmpSLT(next, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent))), body, after);
+      b_.SetInsertPoint(after);
+      return;
+    }
+  }
+}
+
+}  // namespace bz::emit

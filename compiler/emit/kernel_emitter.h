@@ -1,0 +1,89 @@
+// Writes one kernel into an LLVM module.
+#pragma once
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <unordered_map>
+
+#include "ir/kernel.h"
+
+namespace bz::emit {
+
+class KernelEmitter {
+ public:
+  KernelEmitter(llvm::Module& module, const kernel::Kernel& k);
+  llvm::Function* run();
+
+ private:
+  using Lanes = llvm::SmallVector<llvm::Value*, 8>;
+
+  void block(const kernel::Block& stmts);
+  void emit(const kernel::Const& s);
+  void emit(const kernel::Apply& s);
+  void emit(const kernel::Fold& s);
+  void emit(const kernel::Lane& s);
+  void emit(const kernel::Widen& s);
+  void emit(const kernel::IndexValue& s);
+  void emit(const kernel::Inside& s);
+  void emit(const kernel::Load& s);
+  void emit(const kernel::Store& s);
+  void emit(const kernel::Get& s);
+  void emit(const kernel::Set& s);
+  void emit(const kernel::Barrier& s);
+  void emit(const kernel::Shuffle& s);
+  void emit(const kernel::For& s);
+  void emit(const kernel::If& s);
+  void emit(const kernel::Comment&) {}
+
+  // ---- index expressions ----
+  Index with_lane(const Index& e, int lane) const;
+  llvm::Value* index(const Index& e);  // as i32 or i64, whichever holds it
+  llvm::Value* index64(const Index& e);
+  llvm::Value* inside(const std::vector<IndexBound>& bounds, int lane);
+
+  // ---- memory ----
+  struct Place {  // where an access goes
+    llvm::Value* base;
+    DType dtype;
+    std::int64_t elements;
+    int alignment;
+  };
+  Place place(const kernel::Buffer& b, int id) const;
+  Place place(kernel::ArrayId id);
+  llvm::Value* address(const Place& p, llvm::Value* offset);
+  // Lanes that one instruction can move: a power of two.
+  int piece(const Place& p, const Index& offset, int width) const;
+  llvm::Value* all_of(const Lanes& masks, int first, int count);
+  void load_piece(const Place& p, llvm::Value* offset, int count, Lanes& out);
+  llvm::Value* load_one(const Place& p, llvm::Value* offset, llvm::Value* mask);
+  void store_piece(const Place& p, llvm::Value* offset, llvm::ArrayRef<llvm::Value*> values, DType t);
+  Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
+  void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
+  template <class F>
+  void guarded(llvm::Value* condition, F&& body);
+
+  // ---- values ----
+  const Lanes& lanes(kernel::ValueId id) const { return values_.at(id); }
+  llvm::Value* lane(kernel::ValueId id, int i) const {
+    const Lanes& l = lanes(id);
+    return l.size() == 1 ? l[0] : l[static_cast<std::size_t>(i)];
+  }
+  const kernel::Value& info(kernel::ValueId id) const { return k_.values[static_cast<std::size_t>(id)]; }
+  llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
+  llvm::Value* shuffle32(llvm::Value* bits, int mask);
+  llvm::Value* thread();
+
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  const kernel::Kernel& k_;
+  llvm::IRBuilder<> b_;
+  llvm::Function* function_ = nullptr;
+  std::unordered_map<kernel::ValueId, Lanes> values_;
+  std::unordered_map<std::int32_t, llvm::Value*> vars_;         // i32 or i64
+  std::unordered_map<std::int32_t, std::int64_t> unrolled_;     // variables with a known value
+  std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;
+};
+
+}  // namespace bz::emit

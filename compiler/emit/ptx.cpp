@@ -1,0 +1,153 @@
+// The thin last step for GPUs: SIMT primitives become NVVM intrinsics, then LLVM optimises and generates PTX.
+#include <fmt/format.h>
+#include <llvm/Bitcode/BitcodeReader.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/Utils/ModuleUtils.h>
+
+#include <mutex>
+#include <set>
+
+#include "compiler/emit/emit.h"
+#include "ir/simt.h"
+#include "support/error.h"
+
+namespace bz::emit {
+namespace {
+
+using llvm::Value;
+
+// The newest PTX version that this LLVM writes.
+constexpr int kNewestPtx = 90;
+
+void initialize_backend() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+std::unique_ptr<llvm::TargetMachine> target_machine(int sm, int ptx) {
+  initialize_backend();
+  const llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string problem;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, problem);
+  if (target == nullptr) throw InternalError("no NVPTX backend: " + problem);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, fmt::format("sm_{}", sm), fmt::format("+ptx{}", ptx), options, llvm::Reloc::PIC_, std::nullopt,
+      llvm::CodeGenOptLevel::Aggressive));
+}
+
+// Replaces each call of a primitive by what `bind` builds in its place.
+template <class F>
+void bind(llvm::Module& m, std::string_view name, F&& bind) {
+  llvm::Function* f = m.getFunction({name.data(), name.size()});
+  if (f == nullptr) return;
+  while (!f->use_empty()) {
+    auto* call = llvm::cast<llvm::CallInst>(f->user_back());
+    llvm::IRBuilder<> b(call);
+    Value* replacement = bind(b, *call);
+    if (!call->getType()->isVoidTy()) {
+      if (auto* made = llvm::dyn_cast<llvm::CallInst>(replacement); made != nullptr && call->hasRetAttr(llvm::Attribute::Range)) {
+        made->addRetAttr(call->getRetAttr(llvm::Attribute::Range));
+      }
+      call->replaceAllUsesWith(replacement);
+    }
+    call->eraseFromParent();
+  }
+  f->eraseFromParent();
+}
+
+void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels) {
+  namespace I = llvm::Intrinsic;
+  const auto intrinsic = [&](I::ID id) { return I::getOrInsertDeclaration(&m, id); };
+  bind(m, simt::kThread, [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_tid_x)); });
+  bind(m, simt::kBlock, [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_ctaid_x)); });
+  bind(m, simt::kBarrier, [&](auto& b, auto&) {
+    return b.CreateCall(intrinsic(I::nvvm_barrier_cta_sync_aligned_all), {b.getInt32(0)});
+  });
+  bind(m, simt::kShuffleXor, [&](auto& b, auto& call) {
+    return b.CreateCall(intrinsic(I::nvvm_shfl_sync_bfly_i32),
+                        {b.getInt32(~0u), call.getArgOperand(0), call.getArgOperand(1), b.getInt32(31)});
+  });
+  auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(m.getContext()), 0);
+  auto* shared = new llvm::GlobalVariable(m, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr, "bz_shared", nullptr,
+                                          llvm::GlobalValue::NotThreadLocal, 3);
+  shared->setAlignment(llvm::Align(16));
+  bind(m, simt::kShared, [&](auto&, auto&) { return shared; });
+  if (shared->use_empty()) shared->eraseFromParent();
+  for (const kernel::Kernel& k : kernels) m.getFunction(k.name)->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  for (llvm::Function& f : m) {
+    if (!f.isDeclaration() && f.getCallingConv() != llvm::CallingConv::PTX_Kernel) f.setLinkage(llvm::GlobalValue::InternalLinkage);
+  }
+}
+
+void optimize(llvm::Module& m, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager calls;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(calls);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, calls, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(m, modules);
+}
+
+void verify(llvm::Module& m, std::string_view when) {
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(m, &stream)) throw InternalError(fmt::format("module {}: {}", when, problem));
+}
+
+}  // namespace
+
+Ptx ptx(const Module& source, std::span<const kernel::Kernel> kernels, const Target& target) {
+  const int least = minimum_ptx(target.sm);
+  const int version = target.ptx == 0 ? least : target.ptx;
+  if (version < least) {
+    throw Error(fmt::format("PTX {}.{} does not know {}, which needs PTX {}.{} or newer", version / 10, version % 10,
+                            target.name, least / 10, least % 10));
+  }
+  if (version > kNewestPtx) {
+    throw Error(fmt::format("PTX {}.{} is newer than {}.{}, the newest that can be written", version / 10, version % 10,
+                            kNewestPtx / 10, kNewestPtx % 10));
+  }
+  llvm::LLVMContext context;
+  auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(source.bitcode, "kernels"), context);
+  if (!parsed) throw InternalError("bitcode does not read back: " + llvm::toString(parsed.takeError()));
+  llvm::Module& m = **parsed;
+  const std::unique_ptr<llvm::TargetMachine> machine = target_machine(target.sm, version);
+  m.setTargetTriple(machine->getTargetTriple());
+  m.setDataLayout(machine->createDataLayout());
+  bind_primitives(m, kernels);
+  verify(m, "after binding for PTX");
+  optimize(m, *machine);
+  verify(m, "after optimisation");
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+    throw InternalError("the NVPTX backend writes no assembly");
+  }
+  passes.run(m);
+  return {std::string(text), version};
+}
+
+}  // namespace bz::emit

@@ -1,0 +1,77 @@
+// Builds one region from a node that must be stored; see fuse.h for what is taken in.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+#include <vector>
+
+#include "compiler/fuse/fuse.h"
+
+namespace bz::compiler {
+
+// A root variable written as two: v = outer * inner_extent + inner.
+struct VarSplit {
+  int axis = 0;  // axis of the root
+  std::int64_t inner = 1;
+};
+
+class RegionBuilder {
+ public:
+  // `stored(node)`: the node is, or will be, in memory for another reason.
+  RegionBuilder(const Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored);
+
+  // Roots of one region: they have the first one's shape.
+  Region build(std::vector<NodeId> roots);
+  const std::vector<Cut>& cuts() const { return cuts_; }
+
+  // True when `node` can be stored by the region just built, which computes it already; adds it as a root.
+  bool add_root(Region& region, NodeId node);
+
+ private:
+  struct Instance {
+    NodeId node;
+    std::vector<Index> at;
+    std::vector<IndexBound> where;
+    std::vector<int> consumers;
+    Expr expr;
+    bool done = false;
+  };
+
+  bool attempt(const std::vector<NodeId>& roots);  // false: a variable was split, start again
+  Region finish(const std::vector<NodeId>& roots);
+  int request(NodeId node, std::vector<Index> at, std::vector<IndexBound> where, int consumer);
+  void expand(int id);
+  void expand_view(int id);
+  void expand_reduce(int id);
+  void become_load(int id, std::optional<CutReason> reason);
+  std::optional<CutReason> bind(NodeId node, const std::vector<Index>& at);
+  std::optional<VarSplit> find_split(const std::vector<Index>& at) const;
+  NodeId absent_pad(NodeId id) const;
+  int climb(int id) const;
+  bool alive(int id) const;
+  IndexVar fresh(std::int64_t extent, std::string name);
+
+  const Graph& graph_;
+  FuseLimits limits_;
+  std::function<bool(NodeId)> stored_;
+
+  std::vector<VarSplit> splits_;
+  std::vector<IndexVar> vars_;  // of the root
+  std::vector<int> var_axis_;   // its axis, by position in vars_
+  std::vector<std::string> names_;
+  std::vector<IndexVar> kept_, reduced_;
+  bool bound_ = false;          // kept_ and reduced_ are decided
+  bool restart_ = false;
+  std::vector<Instance> instances_;
+  std::map<NodeId, std::vector<int>> by_node_;
+  std::priority_queue<std::pair<NodeId, int>> open_;
+  std::set<NodeId> sources_, roots_;
+  std::vector<Cut> cuts_;
+  // Of the region last built: for every node its instance's indices, by expression.
+  std::map<NodeId, std::pair<ExprId, std::vector<Index>>> where_is_;
+};
+
+}  // namespace bz::compiler

@@ -1,0 +1,50 @@
+// Fusion: cuts a graph into regions, each of which becomes one kernel.
+//
+// Works from the outputs back. A region starts at a node that must be stored and takes in everything it needs: maps
+// and views always (a view is index arithmetic), a reduction when it runs over the region's own domain. What cannot be
+// taken in is stored by a region of its own and loaded, and every such cut has one reason from the list below. Where a
+// value of few elements follows a reduction that is cut off (the reciprocal deviation of a norm), the cut is placed
+// after it, so that it is computed once and not for every element.
+//
+//   graph                                regions
+//     %m = max %x {axes = [1]}             softmax_0: kept (r: 4096), reduced (d: 1024), stores %y
+//     %e = exp (%x - %m)
+//     %y = %e / sum %e {axes = [1]}
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "compiler/fuse/region.h"
+
+namespace bz::compiler {
+
+enum class CutReason : std::uint8_t {
+  different_domain,    // the reduction runs over other axes than the consumer's domain
+  inside_reduction,    // the reduction would be repeated for every element that the consumer reduces
+  repeated_reduction,  // the reduction would be repeated: the consumer visits each of its results more than once
+  too_many_operations,
+  too_many_arguments,
+  already_stored,  // the value is stored as an output anyway, and read back at other indices
+};
+std::string_view text(CutReason reason);
+
+struct Cut {
+  NodeId from = kNoNode;  // the stored value
+  NodeId to = kNoNode;    // the node that loads it
+  CutReason reason = CutReason::different_domain;
+};
+
+struct Fusion {
+  std::vector<Region> regions;  // in the order they must run
+  std::vector<Cut> cuts;
+};
+
+struct FuseLimits {
+  int operations = 2000;  // expressions in a region
+  int arguments = 100;    // values that a region loads
+};
+
+Fusion fuse(const Graph& graph, const FuseLimits& limits = {});
+
+}  // namespace bz::compiler

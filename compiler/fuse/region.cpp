@@ -1,0 +1,85 @@
+#include "compiler/fuse/region.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace bz::compiler {
+
+std::int64_t Region::domains() const {
+  std::int64_t n = 1;
+  for (const IndexVar& v : kept) n *= v.extent;
+  return n;
+}
+
+std::int64_t Region::domain_size() const {
+  std::int64_t n = 1;
+  for (const IndexVar& v : reduced) n *= v.extent;
+  return n;
+}
+
+int Region::phases() const {
+  int n = 1;
+  for (const Reduction& r : reductions) n = std::max(n, r.phase + 1);
+  for (const Root& r : roots) n = std::max(n, phase_of(r) + (exprs[static_cast<std::size_t>(r.expr)].varies ? 1 : 0));
+  return n;
+}
+
+std::vector<NodeId> Region::sources() const {
+  std::vector<NodeId> nodes;
+  for (const Expr& e : exprs) {
+    if (e.kind == Expr::Kind::load) nodes.push_back(e.source);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return nodes;
+}
+
+std::string print(const Region& region, const Graph& graph) {
+  const auto var = [&](std::int32_t id) { return region.var_names[static_cast<std::size_t>(id)]; };
+  const auto axes = [&](const std::vector<IndexVar>& vars) {
+    std::vector<std::string> parts;
+    for (const IndexVar& v : vars) parts.push_back(fmt::format("{}: {}", var(v.id), v.extent));
+    return fmt::format("({})", fmt::join(parts, ", "));
+  };
+  const auto label = [&](NodeId n) {
+    const std::string& name = graph.node(n).name;
+    return name.empty() ? fmt::format("%{}", n) : "%" + name;
+  };
+  std::string text = fmt::format("region {}: kept {}, reduced {}, {} phases\n", region.name, axes(region.kept),
+                                 axes(region.reduced), region.phases());
+  for (std::size_t i = 0; i < region.exprs.size(); ++i) {
+    const Expr& e = region.exprs[i];
+    std::vector<std::string> operands;
+    for (const ExprId o : e.operands) operands.push_back(fmt::format("e{}", o));
+    std::string what;
+    switch (e.kind) {
+      case Expr::Kind::load: what = fmt::format("load {}[{}]", label(e.source), e.index.str(var)); break;
+      case Expr::Kind::constant: what = to_string(e.value); break;
+      case Expr::Kind::index: what = fmt::format("index {}", e.index.str(var)); break;
+      case Expr::Kind::map: what = fmt::format("{} {}", info(e.op).text, fmt::join(operands, ", ")); break;
+      case Expr::Kind::pad: what = fmt::format("{} or {}", fmt::join(operands, ", "), to_string(e.value)); break;
+      case Expr::Kind::reduce: {
+        const Reduction& r = region.reductions[static_cast<std::size_t>(e.reduction)];
+        std::vector<std::string> inputs;
+        for (const ExprId o : r.operands) inputs.push_back(fmt::format("e{}", o));
+        what = fmt::format("{}{}.{} {}  (phase {})", r.merge ? "merge " : "", info(r.monoid).text, e.component,
+                           fmt::join(inputs, ", "), r.phase);
+        break;
+      }
+    }
+    if (!e.where.empty()) {
+      std::vector<std::string> bounds;
+      for (const IndexBound& b : e.where) bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
+      what += fmt::format(" where {}", fmt::join(bounds, " and "));
+    }
+    text += fmt::format("  e{} = {}\n", i, what);
+  }
+  for (const Root& r : region.roots) {
+    text += fmt::format("  store {}[{}] = e{}\n", label(r.node), r.offset.str(var), r.expr);
+  }
+  return text;
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,86 @@
+// A region: a set of graph nodes that becomes one kernel, with the views already turned into index arithmetic.
+//
+// The region's index space has two groups of variables, kept and reduced. Every reduction of the region runs over all
+// reduced variables at one point of the kept ones: that point and its slice are a *domain*, and domains never talk to
+// each other. For softmax over rows the kept variables are the rows and the reduced ones the columns; a pointwise
+// region has no reduced variables.
+//
+// An Expr is the value of a node at given index expressions. Those that depend on a reduced variable *vary* inside a
+// domain; the others have one value for each domain. Reductions cut the work on a domain into phases: an expression
+// of phase p needs the results of reductions of phases below p.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/index.h"
+
+namespace bz::compiler {
+
+using ExprId = int;
+
+struct Expr {
+  enum class Kind : std::uint8_t {
+    load,      // element `index` of `source`
+    constant,  // `value`
+    index,     // the number `index`
+    map,       // `op` on operands
+    pad,       // operands[0] where `where` holds, else `value`
+    reduce,    // component `component` of reductions[`reduction`]
+  };
+  Kind kind = Kind::load;
+  NodeId node = kNoNode;     // the graph node this is a value of
+  DType dtype = DType::f32;  // compute type
+  std::vector<ExprId> operands;
+  ScalarOp op = ScalarOp::add;
+  DType cast = DType::f32;  // the node's own type, to which a cast rounds
+  Index index;
+  std::vector<IndexBound> where;  // of a load: where it may be read
+  Scalar value;
+  NodeId source = kNoNode;
+  DType stored = DType::f32;  // of a load: the type in memory
+  bool temporary = false;     // of a load: from a temporary, not from an input or output
+  int reduction = -1;
+  int component = 0;
+  bool varies = false;
+  int phase = 0;
+};
+
+struct Reduction {
+  Monoid monoid = Monoid::sum;
+  DType dtype = DType::f32;  // of the value operand, compute type
+  bool merge = false;        // operands are components of partial states
+  std::vector<ExprId> operands;
+  std::vector<IndexBound> where;  // elements that take part
+  int phase = 0;
+};
+
+// A node that the region stores.
+struct Root {
+  NodeId node = kNoNode;
+  ExprId expr = -1;
+  Index offset;  // element of the node's tensor
+  DType stored = DType::f32;
+  bool temporary = false;  // stored for other regions, in the compute type: what fusion does not round, a cut must not
+};
+
+struct Region {
+  std::string name;
+  std::vector<IndexVar> kept, reduced;  // outermost first, in the order they are flattened
+  std::vector<std::string> var_names;   // by variable id
+  std::vector<Expr> exprs;              // operands first
+  std::vector<Reduction> reductions;    // in order of phase
+  std::vector<Root> roots;
+
+  std::int64_t domains() const;      // product of the kept extents
+  std::int64_t domain_size() const;  // product of the reduced extents
+  int phases() const;                // passes over a domain
+  // The pass in which a root is stored.
+  int phase_of(const Root& r) const { return exprs[static_cast<std::size_t>(r.expr)].phase; }
+  std::vector<NodeId> sources() const;  // each node loaded, once, in order of id
+};
+
+std::string print(const Region& region, const Graph& graph);
+
+}  // namespace bz::compiler

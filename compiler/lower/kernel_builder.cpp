@@ -1,0 +1,111 @@
+#include "compiler/lower/kernel_builder.h"
+
+#include <algorithm>
+#include <array>
+
+namespace bz::compiler {
+
+using namespace kernel;
+using Handle = ScalarBuilder::Handle;
+
+Handle KernelBuilder::value(DType t, int width) {
+  k_.values.push_back({t, width});
+  return static_cast<Handle>(k_.values.size()) - 1;
+}
+
+Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType result) {
+  int w = 1;
+  for (const Handle a : args) w = std::max(w, width(a));
+  const Handle r = value(result, w);
+  append({Apply{r, op, {args.begin(), args.end()}}});
+  return r;
+}
+
+Handle KernelBuilder::constant(const Scalar& v) {
+  const Handle r = value(v.dtype, 1);
+  append({Const{r, v}});
+  return r;
+}
+
+Handle KernelBuilder::fold(ScalarOp op, std::span<const Handle> values, DType type) {
+  const Handle across = ScalarBuilder::fold(op, values, type);
+  if (!lanes_fold_ || width(across) == 1) return across;
+  const Handle r = value(type, 1);
+  append({Fold{r, op, across}});
+  return r;
+}
+
+std::vector<Handle> KernelBuilder::elements(Handle v) {
+  const int w = width(v);
+  if (!lanes_fold_ || w == 1) return {v};
+  std::vector<Handle> lanes;
+  for (int i = 0; i < w; ++i) {
+    const DType t = dtype(v);
+    lanes.push_back(value(t, 1));
+    append({Lane{lanes.back(), v, i}});
+  }
+  return lanes;
+}
+
+Handle KernelBuilder::index(const Index& e) {
+  const Handle r = value(DType::i64, index_width(e));
+  append({IndexValue{r, e}});
+  return r;
+}
+
+Handle KernelBuilder::inside(std::vector<IndexBound> bounds) {
+  std::erase_if(bounds, [](const IndexBound& b) { return b.always(); });
+  if (bounds.empty()) return kNone;
+  int w = 1;
+  for (const IndexBound& b : bounds) w = std::max(w, index_width(b.e));
+  const Handle r = value(DType::boolean, w);
+  append({Inside{r, std::move(bounds)}});
+  return r;
+}
+
+Handle KernelBuilder::load(BufferId buffer, const Index& offset, Handle mask, DType type) {
+  const int w = std::max(index_width(offset), mask == kNone ? 1 : width(mask));
+  const Handle r = value(type, w);
+  append({Load{r, buffer, offset, mask}});
+  return r;
+}
+
+void KernelBuilder::store(BufferId buffer, const Index& offset, Handle v, Handle mask) {
+  append({Store{buffer, offset, v, mask}});
+}
+
+Handle KernelBuilder::get(ArrayId array, const Index& at, DType type) {
+  const Handle r = value(type, index_width(at));
+  append({Get{r, array, at}});
+  return r;
+}
+
+void KernelBuilder::set(ArrayId array, const Index& at, Handle v) { append({Set{array, at, v}}); }
+
+Handle KernelBuilder::shuffle(Handle v, int mask) {
+  const DType t = dtype(v);
+  const Handle r = value(t, width(v));
+  append({Shuffle{r, v, mask}});
+  k_.synchronizes = true;
+  return r;
+}
+
+ArrayId KernelBuilder::array(std::string name, DType t, std::int64_t elements, Space space) {
+  k_.arrays.push_back({std::move(name), t, elements, space});
+  return static_cast<ArrayId>(k_.arrays.size()) - 1;
+}
+
+IndexVar KernelBuilder::var(std::string name, std::int64_t extent) {
+  k_.vars.push_back(std::move(name));
+  return {static_cast<std::int32_t>(k_.vars.size()) - 1, extent};
+}
+
+Handle KernelBuilder::widen(Handle v, int w) {
+  if (width(v) == w) return v;
+  const DType t = dtype(v);
+  const Handle r = value(t, w);
+  append({Widen{r, v}});
+  return r;
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,71 @@
+// Appends statements to a kernel; the ScalarBuilder through which monoids write themselves into kernel IR.
+#pragma once
+
+#include <map>
+
+#include "ir/kernel.h"
+#include "ir/monoid.h"
+
+namespace bz::compiler {
+
+class KernelBuilder final : public ScalarBuilder {
+ public:
+  // `lanes_fold`: the lanes of a value are elements of one domain (not one element of several domains).
+  KernelBuilder(kernel::Kernel& k, bool lanes_fold) : k_(k), lanes_fold_(lanes_fold) { blocks_.push_back(&k.body); }
+
+  Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
+  Handle constant(const Scalar& value) override;
+  Handle fold(ScalarOp op, std::span<const Handle> values, DType type) override;
+  std::vector<Handle> elements(Handle value) override;
+
+  Handle index(const Index& e);
+  Handle inside(std::vector<IndexBound> bounds);  // kNone when they always hold
+  Handle load(kernel::BufferId buffer, const Index& offset, Handle mask, DType type);
+  void store(kernel::BufferId buffer, const Index& offset, Handle value, Handle mask);
+  Handle get(kernel::ArrayId array, const Index& at, DType type);
+  void set(kernel::ArrayId array, const Index& at, Handle value);
+  Handle shuffle(Handle value, int mask);
+  void barrier() {
+    append({kernel::Barrier{}});
+    k_.synchronizes = true;
+  }
+  void comment(std::string text) { append({kernel::Comment{std::move(text)}}); }
+  kernel::ArrayId array(std::string name, DType t, std::int64_t elements, kernel::Space space);
+  IndexVar var(std::string name, std::int64_t extent);
+  // The value in `width` lanes.
+  Handle widen(Handle value, int width);
+  int width(Handle h) const { return k_.values[static_cast<std::size_t>(h)].width; }
+  DType dtype(Handle h) const { return k_.values[static_cast<std::size_t>(h)].dtype; }
+
+  template <class F>
+  void loop(const IndexVar& v, kernel::Level level, F&& body) {
+    nested({kernel::For{v, level, {}}}, body);
+  }
+  template <class F>
+  void when(Handle condition, F&& body) {
+    if (condition == kernel::kNone) return body();
+    nested({kernel::If{condition, {}}}, body);
+  }
+
+ private:
+  Handle value(DType t, int width);
+  void append(kernel::Stmt s) { blocks_.back()->push_back(std::move(s)); }
+  int index_width(const Index& e) const { return e.uses(kernel::kLaneVar) ? k_.lanes : 1; }
+  // The body is built apart and moved in: statements must not move while one of their blocks is open.
+  template <class F>
+  void nested(kernel::Stmt s, F&& body) {
+    kernel::Block inner;
+    blocks_.push_back(&inner);
+    body();
+    blocks_.pop_back();
+    if (auto* f = std::get_if<kernel::For>(&s.op)) f->body = std::move(inner);
+    if (auto* i = std::get_if<kernel::If>(&s.op)) i->body = std::move(inner);
+    append(std::move(s));
+  }
+
+  kernel::Kernel& k_;
+  bool lanes_fold_;
+  std::vector<kernel::Block*> blocks_;
+};
+
+}  // namespace bz::compiler

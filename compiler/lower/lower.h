@@ -1,0 +1,26 @@
+// Lowering: a region and a schedule become one kernel, mechanically. Every reduction is combined serially, then over the
+// vector, the lanes of a warp and the warps of the block - whichever its variables are laid over - by one routine that
+// knows a monoid only by its table row. There is no code for softmax here.
+#pragma once
+
+#include "compiler/schedule/schedule.h"
+#include "ir/kernel.h"
+
+namespace bz::compiler {
+
+// What a buffer of a kernel holds: a node, in a temporary or in an input or output of the program.
+struct Binding {
+  NodeId node = kNoNode;
+  bool temporary = false;
+  bool written = false;
+};
+
+struct Lowered {
+  kernel::Kernel kernel;
+  std::vector<Binding> bindings;  // by buffer
+};
+
+// `alignment`: in bytes, of the addresses of inputs and outputs. Temporaries are aligned for any access.
+Lowered lower(const Region& region, const Graph& graph, const Schedule& schedule, int alignment);
+
+}  // namespace bz::compiler

@@ -1,0 +1,199 @@
+// Which schedule: candidates for the shape at hand, best first, and an estimate of the time.
+#include <algorithm>
+#include <bit>
+
+#include "compiler/schedule/schedule.h"
+
+namespace bz::compiler {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+int power_at_least(std::int64_t n) { return n <= 1 ? 1 : static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n))); }
+int power_at_most(std::int64_t n) { return n <= 1 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(n))); }
+
+struct Access {
+  Index offset;
+  DType dtype;
+  std::int64_t touched;  // distinct points of the index space
+};
+
+std::vector<Access> accesses(const Region& region) {
+  std::vector<Access> all;
+  const auto add = [&](const Index& e, DType t) {
+    std::vector<IndexVar> vars;
+    e.collect_vars(vars);
+    std::int64_t n = 1;
+    for (const IndexVar& v : vars) n *= v.extent;
+    all.push_back({e, t, n});
+  };
+  for (const Expr& e : region.exprs) {
+    if (e.kind == Expr::Kind::load) add(e.index, e.stored);
+  }
+  for (const Root& r : region.roots) add(r.offset, r.stored);
+  return all;
+}
+
+bool contiguous_along(const Index& e, const IndexVar& v) {
+  const Index zero(0);
+  return e - e.substitute([&](std::int32_t id) -> const Index* { return id == v.id ? &zero : nullptr; }) == Index::var(v);
+}
+
+// Bytes that are contiguous along a variable, over all accesses.
+std::int64_t contiguous_bytes(const std::vector<Access>& all, const std::vector<IndexVar>& group) {
+  if (group.empty()) return 0;
+  std::int64_t bytes = 0;
+  for (const Access& a : all) {
+    if (contiguous_along(a.offset, group.back())) bytes += a.touched * size_of(a.dtype);
+  }
+  return bytes;
+}
+
+// Elements in 16 bytes of the widest type that is contiguous along the variable.
+int full_vector(const std::vector<Access>& all, const IndexVar& v) {
+  int size = 1;
+  for (const Access& a : all) {
+    if (contiguous_along(a.offset, v)) size = std::max(size, size_of(a.dtype));
+  }
+  return size == 1 ? 4 : 16 / size;
+}
+
+void add_with_keeps(std::vector<Schedule>& out, Schedule s, const Region& region) {
+  if (region.phases() > 1) {
+    for (const Keep keep : {Keep::registers, Keep::shared}) {
+      s.keep = keep;
+      out.push_back(s);
+    }
+  }
+  s.keep = Keep::nothing;
+  out.push_back(s);
+}
+
+// Rows: threads along the reduced variable.
+std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full) {
+  std::vector<Schedule> out;
+  const std::int64_t size = region.domain_size(), rows = region.domains();
+  const std::int64_t inner = region.reduced.back().extent;
+  Schedule s;
+  s.lanes_reduced = true;
+  s.vector = full;
+  if (region.reduced.size() > 1) {
+    while (inner % s.vector != 0) s.vector /= 2;
+  }
+  s.vector = std::min(s.vector, power_at_least(size));
+  const std::int64_t vectors = ceil_div(size, s.vector);
+  const auto with_threads = [&](int threads) {
+    s.threads_reduced = threads;
+    const std::int64_t each = ceil_div(vectors, threads);
+    s.unroll = std::min(power_at_least(each), std::max(1, 16 / s.vector));
+    // Small domains share a block, as long as all multiprocessors have work.
+    s.threads_kept = 1;
+    while (s.threads_kept * threads < 256 && rows / (2 * s.threads_kept) >= 2 * target.multiprocessors) s.threads_kept *= 2;
+    while (s.threads_kept * threads < 32) s.threads_kept *= 2;
+  };
+  constexpr int kPerThread = 32;  // elements that a thread likes to have in registers
+  if (size <= 32 * kPerThread) {
+    with_threads(std::min(32, power_at_least(ceil_div(vectors, 2))));
+    add_with_keeps(out, s, region);
+  } else {
+    const int wanted = power_at_least(ceil_div(size, kPerThread));
+    if (region.phases() > 1) {
+      s.keep = Keep::registers;
+      for (const int threads : {std::min(wanted, 512), 512, 1024}) {
+        with_threads(std::max(threads, 64));
+        if (out.empty() || !(out.back() == s)) out.push_back(s);
+      }
+      s.keep = Keep::shared;
+      with_threads(std::min(1024, std::max(wanted, 64)));
+      out.push_back(s);
+    }
+    s.keep = Keep::nothing;
+    with_threads(std::clamp(wanted, 64, region.phases() > 1 ? 1024 : 512));
+    out.push_back(s);
+  }
+  return out;
+}
+
+// Columns: threads along a kept variable; more threads share a domain when there are too few columns.
+std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full) {
+  std::vector<Schedule> out;
+  const std::int64_t size = region.domain_size(), columns = region.domains();
+  const std::int64_t inner = region.kept.empty() ? 1 : region.kept.back().extent;
+  const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
+  for (const int widest : {full, std::max(1, full / 4)}) {
+    Schedule s;
+    s.vector = region.phases() > 1 ? std::max(1, widest / 4) : widest;
+    if (region.kept.size() > 1) {
+      while (inner % s.vector != 0) s.vector /= 2;
+    }
+    // Fewer elements a thread when that would leave multiprocessors idle.
+    while (s.vector > 1 && columns / s.vector * std::min<std::int64_t>(size, 32) < wanted_threads / 4) s.vector /= 2;
+    const std::int64_t vectors = std::max<std::int64_t>(1, columns / s.vector);
+    if (region.reduced.empty()) {
+      s.threads_kept = std::clamp(power_at_least(vectors), 32, 256);
+      out.push_back(s);
+      continue;
+    }
+    const int least = size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
+    s.threads_reduced = std::min(32, vectors * least >= wanted_threads ? least : power_at_most(std::min(size, wanted_threads / vectors)));
+    s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
+    s.threads_kept = std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
+    s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), 8);
+    add_with_keeps(out, s, region);
+  }
+  return out;
+}
+
+}  // namespace
+
+Choice assess(const Region& region, const Graph& graph, const Target& target, const Schedule& s) {
+  Choice c;
+  c.schedule = s;
+  // A source is read once by each phase that loads it, or once in all when the domain is kept.
+  std::vector<bool> used(region.exprs.size(), false);
+  const int phases = s.keep == Keep::nothing ? region.phases() : 1;
+  std::vector<NodeId> counted;
+  for (const Expr& e : region.exprs) {
+    if (e.kind != Expr::Kind::load || std::find(counted.begin(), counted.end(), e.source) != counted.end()) continue;
+    counted.push_back(e.source);
+    const Type& t = graph.type(e.source);
+    c.bytes_read += t.elements() * size_of(e.stored) * (e.varies ? phases : 1);
+  }
+  for (const Root& r : region.roots) {
+    const Type& t = graph.type(r.node);
+    c.bytes_written += t.elements() * size_of(r.stored);
+  }
+  // Launch latency, and copy speed scaled by the share of the multiprocessors that have a block.
+  constexpr double kLaunchUs = 2.0;  // one small kernel in a graph, H200
+  const double busy = std::min(1.0, static_cast<double>(extent_of(region, s).blocks) / target.multiprocessors);
+  const double bytes = static_cast<double>(c.bytes_read + c.bytes_written);
+  c.predicted_us = kLaunchUs + bytes / (target.dram_bytes_per_second * std::max(busy, 0.01)) * 1e6;
+  return c;
+}
+
+Choice choose(const Region& region, const Graph& graph, const Target& target) {
+  const std::vector<Access> all = accesses(region);
+  const std::int64_t along_reduced = contiguous_bytes(all, region.reduced);
+  const std::int64_t along_kept = contiguous_bytes(all, region.kept);
+  const bool rows = !region.reduced.empty() && (along_reduced >= along_kept);
+  const int full = rows ? full_vector(all, region.reduced.back())
+                        : region.kept.empty() ? 1 : full_vector(all, region.kept.back());
+  const std::vector<Schedule> candidates = rows ? row_candidates(region, target, full) : column_candidates(region, target, full);
+  std::vector<Refusal> refused;
+  for (const Schedule& s : candidates) {
+    const std::optional<std::string> why = refuse(region, s, target);
+    if (!why) {
+      Choice c = assess(region, graph, target, s);
+      c.refused = std::move(refused);
+      return c;
+    }
+    refused.push_back({s, *why});
+  }
+  // One thread an output always works.
+  Schedule last;
+  last.threads_kept = 32;
+  Choice c = assess(region, graph, target, last);
+  c.refused = std::move(refused);
+  return c;
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,210 @@
+#include "compiler/schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+
+#include "support/error.h"
+
+namespace bz::compiler {
+namespace {
+
+constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
+
+int parse_number(std::string_view key, std::string_view text, int most) {
+  int n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > most || !std::has_single_bit(static_cast<unsigned>(n))) {
+    throw Error(fmt::format("schedule: {}={} is not a power of two from 1 to {}", key, text, most));
+  }
+  return n;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Elements of a domain that one thread handles, counting the empty ones of the last vectors.
+std::int64_t elements_per_thread(const Schedule& s, const Extent& e) { return e.groups * s.unroll * s.vector; }
+
+}  // namespace
+
+std::string to_string(const Schedule& s) {
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}", s.lanes_reduced ? "reduced" : "kept",
+                     s.vector, s.threads_kept, s.threads_reduced, s.unroll, kKeepNames[static_cast<int>(s.keep)]);
+}
+
+Schedule parse_schedule(std::string_view text) {
+  Schedule s;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const std::size_t equals = item.find('=');
+    const std::string_view key = item.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? "" : item.substr(equals + 1);
+    if (key == "lanes" && (value == "reduced" || value == "kept")) {
+      s.lanes_reduced = value == "reduced";
+    } else if (key == "lanes") {
+      throw Error(fmt::format("schedule: lanes={} is neither reduced nor kept", value));
+    } else if (key == "vector") {
+      s.vector = parse_number(key, value, 16);
+    } else if (key == "kept") {
+      s.threads_kept = parse_number(key, value, 1024);
+    } else if (key == "reduced") {
+      s.threads_reduced = parse_number(key, value, 1024);
+    } else if (key == "unroll") {
+      s.unroll = parse_number(key, value, 16);
+    } else if (key == "keep") {
+      const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
+      if (found == std::end(kKeepNames)) {
+        throw Error(fmt::format("schedule: keep={} is none of nothing, registers, shared", value));
+      }
+      s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
+    } else {
+      throw Error(fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, keep", key));
+    }
+  }
+  return s;
+}
+
+// Start of a domain in the access that vectors are aligned to: the largest one that is contiguous along the innermost
+// reduced variable. 0 when there is none.
+static Index domain_start(const Region& region) {
+  Index start;
+  std::int64_t most = -1;
+  const auto consider = [&](const Index& e) {
+    const Index zero(0);
+    const IndexVar& inner = region.reduced.back();
+    Index along = e.substitute([&](std::int32_t id) -> const Index* { return id == inner.id ? &zero : nullptr; });
+    if (!(e - along == Index::var(inner))) return;
+    const std::int64_t reach = e.hi() - e.lo();
+    if (reach > most) {
+      most = reach;
+      start = e.substitute([&](std::int32_t id) -> const Index* {
+        const bool reduced = std::any_of(region.reduced.begin(), region.reduced.end(), [&](const IndexVar& v) { return v.id == id; });
+        return reduced ? &zero : nullptr;
+      });
+    }
+  };
+  for (const Expr& e : region.exprs) {
+    if (e.kind == Expr::Kind::load && e.varies) consider(e.index);
+  }
+  for (const Root& r : region.roots) {
+    if (region.exprs[static_cast<std::size_t>(r.expr)].varies) consider(r.offset);
+  }
+  return start;
+}
+
+Index aligned_start(const Region& region, const Schedule& s) {
+  if (!s.lanes_reduced || s.vector == 1 || region.reduced.size() != 1) return Index(0);
+  const Index start = domain_start(region);
+  // start = vector * floor(start / vector) + shift
+  return start - floordiv(start, s.vector) * s.vector;
+}
+
+Extent extent_of(const Region& region, const Schedule& s) {
+  Extent e;
+  const std::int64_t size = region.domain_size();
+  e.rows_per_block = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
+  e.blocks = ceil_div(region.domains(), e.rows_per_block);
+  e.shifted = !(aligned_start(region, s) == Index(0));
+  const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
+  const std::int64_t per_group = vector * s.threads_reduced * s.unroll;
+  e.groups = ceil_div(size + (e.shifted ? vector - 1 : 0), per_group);
+  e.full_groups = e.shifted ? 0 : size / per_group;
+  return e;
+}
+
+DType kept_dtype(const Region& region, ExprId id) {
+  const Expr& e = region.exprs[static_cast<std::size_t>(id)];
+  return e.kind == Expr::Kind::load ? e.stored : e.dtype;
+}
+
+std::vector<ExprId> kept_values(const Region& region) {
+  const auto at = [&](ExprId id) -> const Expr& { return region.exprs[static_cast<std::size_t>(id)]; };
+  // What a phase computes first.
+  const auto targets = [&](int phase) {
+    std::vector<ExprId> ids;
+    for (const Reduction& r : region.reductions) {
+      if (r.phase == phase) ids.insert(ids.end(), r.operands.begin(), r.operands.end());
+    }
+    for (const Root& r : region.roots) {
+      if (at(r.expr).varies && region.phase_of(r) == phase) ids.push_back(r.expr);
+    }
+    return ids;
+  };
+  // Of later phases: the topmost varying expressions that no reduction feeds, and the loads beneath them.
+  std::vector<bool> needed(region.exprs.size(), false);
+  for (int phase = 1; phase < region.phases(); ++phase) {
+    for (const ExprId t : targets(phase)) needed[static_cast<std::size_t>(t)] = true;
+  }
+  std::vector<ExprId> top, loads;
+  std::vector<bool> below(region.exprs.size(), false);
+  for (ExprId id = static_cast<ExprId>(region.exprs.size()); id-- > 0;) {
+    const auto i = static_cast<std::size_t>(id);
+    const Expr& e = at(id);
+    if (!e.varies) continue;
+    if (needed[i] && e.phase == 0 && e.kind != Expr::Kind::index) top.push_back(id);
+    if (below[i] || (needed[i] && e.phase == 0)) {
+      if (e.kind == Expr::Kind::load) loads.push_back(id);
+      for (const ExprId o : e.operands) below[static_cast<std::size_t>(o)] = true;
+    } else if (needed[i]) {
+      for (const ExprId o : e.operands) needed[static_cast<std::size_t>(o)] = true;
+    }
+  }
+  const auto bytes = [&](const std::vector<ExprId>& ids) {
+    int n = 0;
+    for (const ExprId id : ids) n += size_of(kept_dtype(region, id));
+    return n;
+  };
+  std::vector<ExprId>& less = bytes(top) < bytes(loads) ? top : loads;
+  std::reverse(less.begin(), less.end());
+  return less;
+}
+
+std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
+  const int threads = s.threads_kept * s.threads_reduced;
+  if (threads > target.max_threads_per_block) {
+    return fmt::format("{} threads, a block may have {}", threads, target.max_threads_per_block);
+  }
+  if (s.threads_reduced > 1 && threads % 32 != 0) {
+    return fmt::format("{} threads that share a domain do not fill warps of 32", threads);
+  }
+  if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1)) return "nothing is reduced";
+  if (!s.lanes_reduced && s.vector > 1) {
+    if (region.kept.empty()) return "no kept variable to run lanes along";
+    const std::int64_t inner = region.kept.back().extent;
+    if (region.kept.size() > 1 && inner % s.vector != 0) {
+      return fmt::format("vectors of {} do not divide the innermost kept extent {}", s.vector, inner);
+    }
+  }
+  if (s.lanes_reduced && s.vector > 1 && region.reduced.size() > 1 && region.reduced.back().extent % s.vector != 0) {
+    return fmt::format("vectors of {} do not divide the innermost reduced extent {}", s.vector, region.reduced.back().extent);
+  }
+  const Extent e = extent_of(region, s);
+  if (e.blocks > 0x7fffffff) return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks);
+  if (s.keep == Keep::nothing) return std::nullopt;
+  if (region.phases() == 1) return "there is one phase, nothing to keep";
+  const std::vector<ExprId> kept = kept_values(region);
+  if (s.keep == Keep::registers) {
+    // 40 registers for addresses, partial results and the arithmetic; measured on exp and tanh chains.
+    constexpr int kOverhead = 40;
+    const std::int64_t budget = std::min(255, target.registers_per_block / threads) - kOverhead;
+    std::int64_t registers = 0;
+    for (const ExprId id : kept) {
+      registers += elements_per_thread(s, e) * std::max(1, size_of(kept_dtype(region, id)) / 4);
+    }
+    if (registers > budget) return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
+    return std::nullopt;
+  }
+  // Partial results of the reductions need a little shared memory as well.
+  constexpr std::int64_t kPartials = 4096;
+  std::int64_t bytes = kPartials;
+  for (const ExprId id : kept) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
+  if (bytes > target.max_shared_bytes) {
+    return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes, target.max_shared_bytes);
+  }
+  return std::nullopt;
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,84 @@
+// Schedules: how a region's index space is laid over the machine, as a small value with a text form.
+//
+//   lanes=reduced,vector=4,kept=8,reduced=32,unroll=2,keep=registers
+//
+// Neighbouring threads walk along the variable that is contiguous in memory: a reduced one (rows; `lanes=reduced`) or a
+// kept one (columns; `lanes=kept`), `vector` elements a thread at once. A block has kept * reduced threads: `reduced`
+// threads share a domain and combine what they reduce by shuffles and, beyond a warp, through shared memory. `unroll` is
+// the number of vectors a thread handles between two combinations of its own partial results. `keep` says where the data
+// of a domain lives between phases: registers, shared memory, or nowhere (each phase reads it again).
+//
+//   one thread an output       lanes=kept,reduced=1
+//   warp a row                 lanes=reduced,reduced=32
+//   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
+//   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
+//   columns                    lanes=kept,kept=32,reduced=16
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/fuse/region.h"
+#include "ir/target.h"
+
+namespace bz::compiler {
+
+enum class Keep : std::uint8_t { nothing, registers, shared };
+
+struct Schedule {
+  bool lanes_reduced = false;
+  int vector = 1;            // power of two, at most 16
+  int threads_kept = 1;      // powers of two; kept * reduced at most 1024
+  int threads_reduced = 1;
+  int unroll = 1;
+  Keep keep = Keep::nothing;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+std::string to_string(const Schedule& s);
+// Throws Error naming the key that is wrong, with what it may be.
+Schedule parse_schedule(std::string_view text);
+
+// What a schedule does to a region; derived, never stored apart.
+struct Extent {
+  std::int64_t rows_per_block = 1;  // kept points of a block
+  std::int64_t blocks = 1;
+  bool shifted = false;       // vectors are aligned to memory, not to the domain: its first and last are partial
+  std::int64_t groups = 1;    // iterations of a thread over its domain, `unroll` vectors each
+  std::int64_t full_groups = 1;  // of these, how many need no mask in any thread
+};
+Extent extent_of(const Region& region, const Schedule& s);
+
+// Expressions that later phases need and that are kept in registers or shared memory between phases: the values loaded,
+// or what is computed from them where that is less.
+std::vector<ExprId> kept_values(const Region& region);
+DType kept_dtype(const Region& region, ExprId e);
+
+// Why the schedule cannot serve the region on the target; nullopt when it can.
+std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target);
+
+struct Refusal {
+  Schedule schedule;
+  std::string reason;
+};
+struct Choice {
+  Schedule schedule;
+  std::vector<Refusal> refused;  // preferred to the choice, in order, and why not
+  std::int64_t bytes_read = 0, bytes_written = 0;
+  double predicted_us = 0;
+};
+
+// The schedule for a region: the first of the candidates, best first, that is not refused.
+Choice choose(const Region& region, const Graph& graph, const Target& target);
+// Fills in bytes and time of a schedule that was given.
+Choice assess(const Region& region, const Graph& graph, const Target& target, const Schedule& s);
+
+// Vectors along the reduced variable start at an aligned address: how many elements before the domain, 0 to vector - 1.
+Index aligned_start(const Region& region, const Schedule& s);
+
+// Orders the variables of each group by their distance in memory and merges those that are one in every access.
+Region canonical(Region region);
+
+}  // namespace bz::compiler

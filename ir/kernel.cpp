@@ -1,0 +1,246 @@
+#include "ir/kernel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace bz::kernel {
+namespace {
+
+template <class... Fs>
+struct Visit : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Visit(Fs...) -> Visit<Fs...>;
+
+std::string value_name(ValueId id) { return fmt::format("v{}", id); }
+
+class Printer {
+ public:
+  explicit Printer(const Kernel& k) : k_(k) {}
+
+  std::string run() {
+    std::vector<std::string> buffers;
+    for (const Buffer& b : k_.buffers) {
+      buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
+    }
+    text_ = fmt::format("kernel {}({})  grid {}, block {}, shared {} bytes\n", k_.name, fmt::join(buffers, ", "),
+                        k_.grid, k_.block, k_.shared_bytes());
+    for (const Array& a : k_.arrays) {
+      text_ += fmt::format("  {} {}: {}[{}]\n", a.space == Space::shared ? "shared" : "registers", a.name,
+                           bz::name(a.dtype), a.elements);
+    }
+    block(k_.body, 1);
+    return std::move(text_);
+  }
+
+ private:
+  std::string index(const Index& e) const {
+    return e.str([&](std::int32_t id) { return k_.vars[static_cast<std::size_t>(id)]; });
+  }
+  std::string mask(ValueId m) const { return m == kNone ? "" : " if " + value_name(m); }
+  std::string type(ValueId id) const {
+    const Value& v = k_.values[static_cast<std::size_t>(id)];
+    return v.width == 1 ? std::string(bz::name(v.dtype)) : fmt::format("{}x{}", bz::name(v.dtype), v.width);
+  }
+  void define(int depth, ValueId id, const std::string& what) {
+    line(depth, fmt::format("{} = {:<44} {}", value_name(id), what, type(id)));
+  }
+  void line(int depth, const std::string& what) { text_ += std::string(static_cast<std::size_t>(depth) * 2, ' ') + what + '\n'; }
+
+  void block(const Block& b, int depth) {
+    for (const Stmt& s : b) {
+      std::visit(
+          Visit{
+              [&](const Const& c) { define(depth, c.result, to_string(c.value)); },
+              [&](const Apply& a) {
+                std::vector<std::string> args;
+                for (const ValueId v : a.args) args.push_back(value_name(v));
+                define(depth, a.result, fmt::format("{} {}", info(a.op).text, fmt::join(args, ", ")));
+              },
+              [&](const Fold& f) { define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value))); },
+              [&](const Lane& l) { define(depth, l.result, fmt::format("{}.{}", value_name(l.value), l.lane)); },
+              [&](const Widen& w) { define(depth, w.result, "widen " + value_name(w.value)); },
+              [&](const IndexValue& i) { define(depth, i.result, "index " + index(i.index)); },
+              [&](const Inside& i) {
+                std::vector<std::string> bounds;
+                for (const IndexBound& b : i.bounds) bounds.push_back(fmt::format("{} <= {} < {}", b.lo, index(b.e), b.hi));
+                define(depth, i.result, fmt::format("{}", fmt::join(bounds, " and ")));
+              },
+              [&](const Load& l) {
+                define(depth, l.result, fmt::format("load {}[{}]{}", buffer(l.buffer), index(l.offset), mask(l.mask)));
+              },
+              [&](const Store& st) {
+                line(depth, fmt::format("store {}[{}] = {}{}", buffer(st.buffer), index(st.offset),
+                                        value_name(st.value), mask(st.mask)));
+              },
+              [&](const Get& g) { define(depth, g.result, fmt::format("{}[{}]", array(g.array), index(g.at))); },
+              [&](const Set& st) {
+                line(depth, fmt::format("{}[{}] = {}", array(st.array), index(st.at), value_name(st.value)));
+              },
+              [&](const Barrier&) { line(depth, "barrier"); },
+              [&](const Shuffle& sh) { define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask)); },
+              [&](const For& f) {
+                static constexpr std::string_view kLevels[] = {"grid", "thread", "serial", "unroll"};
+                line(depth, fmt::format("for {} in 0..{} {}", k_.vars[static_cast<std::size_t>(f.var.id)], f.var.extent,
+                                        kLevels[static_cast<int>(f.level)]));
+                block(f.body, depth + 1);
+              },
+              [&](const If& i) {
+                line(depth, fmt::format("if {}", value_name(i.condition)));
+                block(i.body, depth + 1);
+              },
+              [&](const Comment& c) { line(depth, "# " + c.text); },
+          },
+          s.op);
+    }
+  }
+
+  const std::string& buffer(BufferId b) const { return k_.buffers[static_cast<std::size_t>(b)].name; }
+  const std::string& array(ArrayId a) const { return k_.arrays[static_cast<std::size_t>(a)].name; }
+
+  const Kernel& k_;
+  std::string text_;
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& k) : k_(k), defined_(k.values.size(), false) {}
+
+  std::vector<std::string> run() {
+    std::int64_t grid = 1, threads = 1;
+    const Block* inner = &k_.body;
+    bool seen_thread = false;
+    while (!inner->empty()) {  // the nest of parallel loops: each holds just the next
+      const For* f = nullptr;
+      for (const Stmt& s : *inner) {
+        if (const For* g = std::get_if<For>(&s.op); g != nullptr && g->level <= Level::thread) f = g;
+      }
+      if (f == nullptr) break;
+      if (f->level == Level::grid && seen_thread) fail("a grid loop inside a thread loop");
+      seen_thread |= f->level == Level::thread;
+      (f->level == Level::grid ? grid : threads) *= f->var.extent;
+      inner = &f->body;
+    }
+    if (grid != k_.grid) fail(fmt::format("grid loops make {} blocks, the launch has {}", grid, k_.grid));
+    if (threads != k_.block) fail(fmt::format("thread loops make {} threads, the launch has {}", threads, k_.block));
+    if (k_.synchronizes && k_.block % 32 != 0) fail(fmt::format("synchronizes with {} threads", k_.block));
+    block(k_.body, false);
+    return std::move(errors_);
+  }
+
+ private:
+  void fail(const std::string& what) { errors_.push_back(fmt::format("kernel {}: {}", k_.name, what)); }
+  void define(ValueId id) {
+    if (id < 0 || id >= static_cast<ValueId>(defined_.size())) return fail(fmt::format("no value v{}", id));
+    if (defined_[static_cast<std::size_t>(id)]) fail(fmt::format("v{} is defined twice", id));
+    defined_[static_cast<std::size_t>(id)] = true;
+    scope_.push_back(id);
+  }
+  Value use(ValueId id) {
+    if (id < 0 || id >= static_cast<ValueId>(defined_.size()) || !defined_[static_cast<std::size_t>(id)]) {
+      fail(fmt::format("v{} is used but not defined here", id));
+      return {};
+    }
+    return k_.values[static_cast<std::size_t>(id)];
+  }
+  void width(ValueId id, int result) {
+    const Value v = use(id);
+    if (v.width != 1 && v.width != result) fail(fmt::format("v{} of width {} in a result of width {}", id, v.width, result));
+  }
+  void mask(ValueId id, int result) {
+    if (id == kNone) return;
+    if (use(id).dtype != DType::boolean) fail(fmt::format("mask v{} is not bool", id));
+    width(id, result);
+  }
+  void inside(ArrayId a, const Index& at) {
+    const Array& array = k_.arrays[static_cast<std::size_t>(a)];
+    if (at.lo() < 0 || at.hi() >= array.elements) {
+      fail(fmt::format("{}[{}..{}] is outside its {} elements", array.name, at.lo(), at.hi(), array.elements));
+    }
+  }
+
+  void block(const Block& b, bool divergent) {
+    const std::size_t mark = scope_.size();
+    for (const Stmt& s : b) {
+      std::visit(Visit{
+                     [&](const Const& c) { define(c.result); },
+                     [&](const Apply& a) { apply(a); },
+                     [&](const Fold& f) { use(f.value), define(f.result); },
+                     [&](const Lane& l) {
+                       if (l.lane >= use(l.value).width) fail(fmt::format("v{} has no lane {}", l.value, l.lane));
+                       define(l.result);
+                     },
+                     [&](const Widen& w) {
+                       if (use(w.value).width != 1) fail(fmt::format("v{} is wide already", w.value));
+                       define(w.result);
+                     },
+                     [&](const IndexValue& i) { define(i.result); },
+                     [&](const Inside& i) { define(i.result); },
+                     [&](const Load& l) { mask(l.mask, k_.values[static_cast<std::size_t>(l.result)].width), define(l.result); },
+                     [&](const Store& st) {
+                       if (!k_.buffers[static_cast<std::size_t>(st.buffer)].written) fail("a store to an input");
+                       use(st.value), mask(st.mask, st.offset.uses(kLaneVar) ? k_.lanes : 1);
+                     },
+                     [&](const Get& g) { inside(g.array, g.at), define(g.result); },
+                     [&](const Set& st) { use(st.value), inside(st.array, st.at); },
+                     [&](const Barrier&) { if (divergent) fail("a barrier under a condition"); },
+                     [&](const Shuffle& sh) {
+                       if (divergent) fail("a shuffle under a condition");
+                       use(sh.value), define(sh.result);
+                     },
+                     [&](const For& f) { block(f.body, divergent); },
+                     [&](const If& i) {
+                       if (use(i.condition).width != 1) fail("a condition of several lanes");
+                       block(i.body, true);
+                     },
+                     [&](const Comment&) {},
+                 },
+                 s.op);
+    }
+    for (std::size_t i = mark; i < scope_.size(); ++i) defined_[static_cast<std::size_t>(scope_[i])] = false;
+    scope_.resize(mark);
+  }
+
+  void apply(const Apply& a) {
+    std::vector<DType> types;
+    const Value result = k_.values[static_cast<std::size_t>(a.result)];
+    for (const ValueId v : a.args) {
+      types.push_back(use(v).dtype);
+      width(v, result.width);
+    }
+    std::string why;
+    const std::optional<DType> t = infer_dtype(a.op, types, result.dtype, &why);
+    if (!t) {
+      fail(fmt::format("v{}: {}", a.result, why));
+    } else if (*t != result.dtype) {
+      fail(fmt::format("v{} is {} but {} gives {}", a.result, bz::name(result.dtype), info(a.op).text, bz::name(*t)));
+    }
+    define(a.result);
+  }
+
+  const Kernel& k_;
+  std::vector<bool> defined_;
+  std::vector<ValueId> scope_;
+  std::vector<std::string> errors_;
+};
+
+}  // namespace
+
+int Kernel::shared_offset(ArrayId id) const {
+  std::int64_t offset = 0;
+  for (ArrayId i = 0; i < id; ++i) {
+    const Array& a = arrays[static_cast<std::size_t>(i)];
+    if (a.space == Space::shared) offset += (a.elements * size_of(a.dtype) + 15) / 16 * 16;
+  }
+  return static_cast<int>(offset);
+}
+
+int Kernel::shared_bytes() const { return shared_offset(static_cast<ArrayId>(arrays.size())); }
+
+std::string print(const Kernel& k) { return Printer(k).run(); }
+std::vector<std::string> verify(const Kernel& k) { return Verifier(k).run(); }
+
+}  // namespace bz::kernel

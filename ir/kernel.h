@@ -1,0 +1,166 @@
+// Kernel IR: a small structured loop language, one Kernel a GPU kernel. It is what lowering writes, what a person
+// reads to understand a kernel, and all that the emitter knows.
+//
+//   kernel softmax(x: f32 in, y: f32 out)  grid 4096, block 256, shared 64 bytes
+//     for b in 0..4096 grid
+//       for t in 0..256 thread
+//         for j in 0..1 unroll
+//           v0 = load x[b*1024 + t*4 + lane]            f32x4
+//           ...
+//
+// Values are immutable and have a dtype and a width: a value of width w stands for w lanes side by side in one thread.
+// Index expressions may use the variable `lane`, which is 0..w-1 in the lanes; a value of width 1 next to a wider one
+// serves all lanes. Whatever must change during a loop lives in an array: in registers (private to a thread) or in
+// shared memory (of the block).
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/index.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+
+namespace bz::kernel {
+
+using ValueId = std::int32_t;
+using ArrayId = std::int32_t;
+using BufferId = std::int32_t;
+inline constexpr ValueId kNone = -1;
+
+struct Value {
+  DType dtype = DType::f32;
+  int width = 1;
+};
+
+// A global-memory argument. Loads convert to the compute dtype, stores round to the storage dtype.
+struct Buffer {
+  std::string name;
+  DType dtype = DType::f32;
+  std::int64_t elements = 0;
+  bool written = false;  // an output; inputs are only read
+  int alignment = 16;    // bytes, of the address
+};
+
+enum class Space : std::uint8_t { registers, shared };
+struct Array {
+  std::string name;
+  DType dtype = DType::f32;  // storage: f16 and bf16 hold values of exactly that type
+  std::int64_t elements = 1;
+  Space space = Space::registers;
+};
+
+struct Stmt;
+using Block = std::vector<Stmt>;
+
+// ---- values ----
+struct Const {
+  ValueId result;
+  Scalar value;
+};
+struct Apply {  // a scalar op, lane by lane
+  ValueId result;
+  ScalarOp op;
+  std::vector<ValueId> args;
+};
+struct Fold {  // a commutative op over all lanes of `value`, pairwise
+  ValueId result;
+  ScalarOp op;
+  ValueId value;
+};
+struct Lane {  // one lane of a value
+  ValueId result;
+  ValueId value;
+  int lane;
+};
+struct Widen {  // a value of width 1 in every lane
+  ValueId result;
+  ValueId value;
+};
+struct IndexValue {  // the value of an index expression
+  ValueId result;
+  Index index;
+};
+struct Inside {  // whether all bounds hold
+  ValueId result;
+  std::vector<IndexBound> bounds;
+};
+// ---- memory ---- (a lane with a false mask loads some element of the buffer, unspecified which, and stores nothing)
+struct Load {
+  ValueId result;
+  BufferId buffer;
+  Index offset;  // in elements
+  ValueId mask = kNone;
+};
+struct Store {
+  BufferId buffer;
+  Index offset;
+  ValueId value;
+  ValueId mask = kNone;
+};
+struct Get {
+  ValueId result;
+  ArrayId array;
+  Index at;
+};
+struct Set {
+  ArrayId array;
+  Index at;
+  ValueId value;
+};
+// ---- threads ----
+struct Barrier {};
+struct Shuffle {  // the value of lane (own ^ mask) of the warp
+  ValueId result;
+  ValueId value;
+  int mask;
+};
+// ---- structure ----
+enum class Level : std::uint8_t { grid, thread, serial, unroll };
+struct For {
+  IndexVar var;
+  Level level;
+  std::vector<Stmt> body;
+};
+struct If {
+  ValueId condition;  // width 1
+  std::vector<Stmt> body;
+};
+struct Comment {
+  std::string text;
+};
+
+struct Stmt {
+  std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Barrier, Shuffle, For, If,
+               Comment>
+      op;
+};
+
+struct Kernel {
+  std::string name;
+  std::vector<Buffer> buffers;
+  std::vector<Array> arrays;
+  std::vector<Value> values;
+  std::vector<std::string> vars;  // names of index variables by id; vars[0] is "lane"
+  int lanes = 1;                  // extent of `lane`
+  std::int64_t grid = 1;
+  int block = 1;
+  bool synchronizes = false;
+  Block body;
+
+  int shared_bytes() const;
+  // Byte offset of a shared array in the block's shared memory; arrays are 16-byte aligned.
+  int shared_offset(ArrayId id) const;
+};
+
+inline constexpr std::int32_t kLaneVar = 0;
+
+std::string print(const Kernel& k);
+
+// Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
+// loops nest outermost, grid before thread, with extents that multiply to the launch; barriers and shuffles stand in
+// no loop or condition that threads could take differently; arrays are accessed inside their bounds.
+std::vector<std::string> verify(const Kernel& k);
+
+}  // namespace bz::kernel
