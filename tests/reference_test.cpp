@@ -7,7 +7,7 @@
 namespace {
 
 // Outputs of the sampled program are slices of the outputs of the whole one.
-void check_sampling(const bz::IrGraph& g) {
+void check_sampling(const bz::Graph& g) {
   const std::vector<std::int64_t> slices = {0, 2, 5};
   const bz::Sampling sampling(g.ir());
   std::map<std::string, bz::HostTensor> whole, some;
@@ -41,7 +41,7 @@ std::string refusal(const bz::Tensor& y) {
 }  // namespace
 
 TEST_CASE("reference: slices of the outermost axis follow it through every kind of node") {
-  bz::IrGraph g;
+  bz::Graph g;
   auto x = g.input("x", bz::f32, {6, 8, 5, 4});
   auto gamma = g.input("gamma", bz::f32, {8});
   auto n = bz::group_norm(x, 4, gamma);
@@ -55,7 +55,7 @@ TEST_CASE("reference: slices of the outermost axis follow it through every kind 
 }
 
 TEST_CASE("reference: the sampled axis may be an inner one of an input") {
-  bz::IrGraph g;
+  bz::Graph g;
   auto x = g.input("x", bz::f32, {4, 6, 3});
   auto bias = g.input("bias", bz::f32, {6, 1});
   g.output("y", bz::logsumexp(x + bias, {0}));
@@ -63,7 +63,7 @@ TEST_CASE("reference: the sampled axis may be an inner one of an input") {
 }
 
 TEST_CASE("reference: programs that mix slices are refused with the reason") {
-  bz::IrGraph g;
+  bz::Graph g;
   auto x = g.input("x", bz::f32, {6, 4});
   CHECK_THAT(refusal(bz::sum(x)), Catch::Contains("output y is one value"));
   CHECK_THAT(refusal(x - bz::mean(x)), Catch::Contains("%x is needed by slices and in another way too"));
@@ -77,7 +77,7 @@ TEST_CASE("reference: programs that mix slices are refused with the reason") {
 }
 
 TEST_CASE("reference: much work is checked on slices, and faults in them are found") {
-  bz::IrGraph g;
+  bz::Graph g;
   g.output("y", bz::softmax(g.input("x", bz::f32, {100, 50}), {1}));
   const std::map<std::string, bz::HostTensor> in = {{"x", bz::random_tensor({bz::f32, {100, 50}}, 1)}};
   auto out = bz::interpret(g.ir(), in);
