@@ -27,7 +27,7 @@ auto timed(std::vector<PassTime>& times, std::string_view name, F&& step) {
   return result;
 }
 
-Graph run_graph_passes(Graph graph, const CompileOptions& options, std::vector<PassTime>& times) {
+ir::Graph run_graph_passes(ir::Graph graph, const CompileOptions& options, std::vector<PassTime>& times) {
   for (const std::string& name : options.disabled_passes) {
     const auto known = graph_passes();
     if (std::none_of(known.begin(), known.end(), [&](const GraphPass& p) { return p.name == name; })) {
@@ -44,8 +44,8 @@ Graph run_graph_passes(Graph graph, const CompileOptions& options, std::vector<P
 }
 
 // A node that several outputs name gets a view of its own for each further one: every output has its own memory.
-Graph separate_outputs(const Graph& graph) {
-  Graph g(graph.name());
+ir::Graph separate_outputs(const ir::Graph& graph) {
+  ir::Graph g(graph.name());
   std::vector<NodeId> taken;
   for (NodeId id = 0; id < graph.size(); ++id) g.copy(graph, id, graph.node(id).operands);
   for (const Output& o : graph.outputs()) {
@@ -74,7 +74,7 @@ std::string schedule_for(const std::string& text, const std::string& kernel) {
   return found;
 }
 
-Choice schedule(const Region& region, const Graph& graph, const CompileOptions& options) {
+Choice schedule(const Region& region, const ir::Graph& graph, const CompileOptions& options) {
   const std::string forced = schedule_for(options.schedule, region.name);
   if (forced.empty()) return choose(region, graph, options.target);
   const Schedule s = parse_schedule(forced);
@@ -92,7 +92,7 @@ void verify_kernel(const kernel::Kernel& k) {
   if (!problems.empty()) throw InternalError(fmt::format("{}\n{}", problems.front(), kernel::print(k)));
 }
 
-Plan make_plan(const Graph& graph, const std::vector<CompiledKernel>& kernels,
+Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernels,
                const std::vector<std::vector<Binding>>& bindings, int alignment) {
   Plan plan;
   plan.name = graph.name();
@@ -139,7 +139,7 @@ std::optional<Stage> parse_stage(std::string_view text) {
 
 std::vector<std::string_view> stage_names() { return {std::begin(kStages), std::end(kStages)}; }
 
-Compilation compile(const Graph& graph, const CompileOptions& options) {
+Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   Compilation c;
   c.graph = graph;
   c.target = options.target;

@@ -50,8 +50,8 @@ struct CompiledKernel {
 };
 
 struct Compilation {
-  Graph graph;       // as given
-  Graph simplified;  // after the graph passes
+  ir::Graph graph;       // as given
+  ir::Graph simplified;  // after the graph passes
   Target target;
   std::vector<CompiledKernel> kernels;
   std::vector<compiler::Cut> cuts;
@@ -69,6 +69,6 @@ struct Compilation {
 };
 
 // Throws Error for a program or schedule that cannot be compiled for the target.
-Compilation compile(const Graph& graph, const CompileOptions& options);
+Compilation compile(const ir::Graph& graph, const CompileOptions& options);
 
 }  // namespace bz

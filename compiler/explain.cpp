@@ -14,13 +14,13 @@ namespace {
 using namespace compiler;
 using Json = nlohmann::ordered_json;
 
-std::string node_name(const Graph& g, NodeId id) {
+std::string node_name(const ir::Graph& g, NodeId id) {
   if (id == kNoNode) return "";
   const std::string& name = g.node(id).name;
   return name.empty() ? fmt::format("%{}", id) : "%" + name;
 }
 
-std::vector<std::string> node_names(const Graph& g, const Region& region) {
+std::vector<std::string> node_names(const ir::Graph& g, const Region& region) {
   std::set<NodeId> ids;
   for (const Expr& e : region.exprs) {
     if (e.kind != Expr::Kind::load) ids.insert(e.node);

@@ -11,7 +11,7 @@ namespace bz::compiler {
 
 struct GraphPass {
   std::string_view name;  // of the file, the function and the word that --disable takes
-  Graph (*run)(const Graph& graph, const Target& target);
+  ir::Graph (*run)(const ir::Graph& graph, const Target& target);
   std::string_view doc;
 };
 

@@ -7,12 +7,12 @@ namespace bz::compiler {
 namespace {
 
 constexpr GraphPass kPasses[] = {
-    {"simplify", [](const Graph& g, const Target&) { return simplify(g); },
+    {"simplify", [](const ir::Graph& g, const Target&) { return simplify(g); },
      "canonical forms, constants, common subexpressions, dead code"},
-    {"online", [](const Graph& g, const Target&) { return online(g); },
+    {"online", [](const ir::Graph& g, const Target&) { return online(g); },
      "dependent reductions as one: max and sum of exp, mean and squared deviations"},
     // online leaves what it replaced behind, and makes new common subexpressions.
-    {"simplify-again", [](const Graph& g, const Target&) { return simplify(g); }, "the same, after online"},
+    {"simplify-again", [](const ir::Graph& g, const Target&) { return simplify(g); }, "the same, after online"},
     {"split", split, "reductions of much data to few results in two steps"},
 };
 

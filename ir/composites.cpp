@@ -34,8 +34,8 @@ CompositeAttr eps() { return number("eps", 1e-5); }
 CompositeAttr reduction() { return {"reduction", Kind::text, std::string("mean")}; }
 
 // A composite of one operand without attributes.
-template <NodeId (*F)(Graph&, NodeId)>
-NodeId unary(Graph& g, Operands x, const CompositeAttrs&) {
+template <NodeId (*F)(ir::Graph&, NodeId)>
+NodeId unary(ir::Graph& g, Operands x, const CompositeAttrs&) {
   return F(g, x[0]);
 }
 
@@ -48,38 +48,38 @@ std::vector<CompositeInfo> make_table() {
        "exp(x - max) / sum(exp(x - max))",
        only_x,
        {axes(true)},
-       [](Graph& g, Operands x, const CompositeAttrs& a) { return c::softmax(g, x[0], axes_of(a)); }},
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) { return c::softmax(g, x[0], axes_of(a)); }},
       {"log_softmax",
        "(x - max) - log(sum(exp(x - max)))",
        only_x,
        {axes(true)},
-       [](Graph& g, Operands x, const CompositeAttrs& a) { return c::log_softmax(g, x[0], axes_of(a)); }},
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) { return c::log_softmax(g, x[0], axes_of(a)); }},
       {"logsumexp",
        "log(sum(exp(x))) without overflow; -inf for no elements",
        only_x,
        {axes(false), keepdims()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::logsumexp(g, x[0], axes_of(a), boolean(a, "keepdims"));
        }},
       {"mean",
        "sum / count; NaN for no elements",
        only_x,
        {axes(false), keepdims()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::mean(g, x[0], axes_of(a), boolean(a, "keepdims"));
        }},
       {"var",
        "sum of squared deviations / (count - correction)",
        only_x,
        {axes(false), correction(), keepdims()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::var(g, x[0], axes_of(a), integer(a, "correction"), boolean(a, "keepdims"));
        }},
       {"std",
        "square root of var",
        only_x,
        {axes(false), correction(), keepdims()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::std(g, x[0], axes_of(a), integer(a, "correction"), boolean(a, "keepdims"));
        }},
       {"square", "x * x", only_x, {}, unary<c::square>},
@@ -88,20 +88,20 @@ std::vector<CompositeInfo> make_table() {
        "x where x > 0, else negative_slope * x",
        only_x,
        {number("negative_slope", 0.01)},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::leaky_relu(g, x[0], real(a, "negative_slope"));
        }},
       {"elu",
        "x where x > 0, else alpha * (exp(x) - 1)",
        only_x,
        {number("alpha", 1)},
-       [](Graph& g, Operands x, const CompositeAttrs& a) { return c::elu(g, x[0], real(a, "alpha")); }},
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) { return c::elu(g, x[0], real(a, "alpha")); }},
       {"selu", "scaled elu with the constants of self-normalising networks", only_x, {}, unary<c::selu>},
       {"gelu",
        "x * P(normal < x), exact or with the tanh approximation",
        only_x,
        {{"approximate", Kind::text, std::string("none")}},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::gelu(g, x[0], text(a, "approximate"));
        }},
       {"silu", "x * sigmoid(x)", only_x, {}, unary<c::silu>},
@@ -110,7 +110,7 @@ std::vector<CompositeInfo> make_table() {
        "log(1 + exp(beta * x)) / beta, x where beta * x > threshold",
        only_x,
        {number("beta", 1), number("threshold", 20)},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::softplus(g, x[0], real(a, "beta"), real(a, "threshold"));
        }},
       {"softsign", "x / (1 + |x|)", only_x, {}, unary<c::softsign>},
@@ -118,7 +118,7 @@ std::vector<CompositeInfo> make_table() {
        "x clamped to [min, max]",
        only_x,
        {number("min", -1), number("max", 1)},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::hardtanh(g, x[0], real(a, "min"), real(a, "max"));
        }},
       {"hardsigmoid", "clamp(x + 3, 0, 6) / 6", only_x, {}, unary<c::hardsigmoid>},
@@ -127,49 +127,49 @@ std::vector<CompositeInfo> make_table() {
        "(x - mean) / sqrt(var + eps) * gamma + beta over axes",
        x_gamma_beta,
        {last_axis(), eps()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::layer_norm(g, x[0], axes_of(a), x[1], x[2], real(a, "eps"));
        }},
       {"rms_norm",
        "x / sqrt(mean(x * x) + eps) * gamma over axes",
        {{"x"}, {"gamma", true}},
        {last_axis(), {"eps", Kind::real, CompositeValue()}},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::rms_norm(g, x[0], axes_of(a), x[1], optional_real(a, "eps"));
        }},
       {"group_norm",
        "layer_norm of each group of channels (axis 1) and all positions",
        x_gamma_beta,
        {{"groups", Kind::integer, CompositeValue(), true}, eps()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::group_norm(g, x[0], integer(a, "groups"), x[1], x[2], real(a, "eps"));
        }},
       {"instance_norm",
        "layer_norm of each channel (axis 1) over all positions",
        x_gamma_beta,
        {eps()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::instance_norm(g, x[0], x[1], x[2], real(a, "eps"));
        }},
       {"batch_norm",
        "(x - mean) / sqrt(variance + eps) * gamma + beta by channel (axis 1), statistics given",
        {{"x"}, {"mean"}, {"variance"}, {"gamma", true}, {"beta", true}},
        {eps()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::batch_norm(g, x[0], x[1], x[2], x[3], x[4], real(a, "eps"));
        }},
       {"mse",
        "mean of (x - y)^2",
        {{"x"}, {"y"}},
        {reduction()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::mse(g, x[0], x[1], text(a, "reduction"));
        }},
       {"cross_entropy",
        "-log_softmax(logits) at the target class, classes along the last axis",
        {{"logits"}, {"targets"}},
        {reduction()},
-       [](Graph& g, Operands x, const CompositeAttrs& a) {
+       [](ir::Graph& g, Operands x, const CompositeAttrs& a) {
          return c::cross_entropy(g, x[0], x[1], text(a, "reduction"));
        }},
   };
@@ -194,7 +194,7 @@ CompositeValue convert(const CompositeValue& value, Kind kind) {
   return value;
 }
 
-CompositeAttrs complete_attributes(const Graph& g, const CompositeInfo& composite,
+CompositeAttrs complete_attributes(const ir::Graph& g, const CompositeInfo& composite,
                                    const CompositeAttrs& given) {
   CompositeAttrs complete;
   for (const CompositeAttr& attr : composite.attributes) {
@@ -224,7 +224,7 @@ CompositeAttrs complete_attributes(const Graph& g, const CompositeInfo& composit
   return complete;
 }
 
-std::vector<NodeId> complete_operands(const Graph& g, const CompositeInfo& composite, Operands given) {
+std::vector<NodeId> complete_operands(const ir::Graph& g, const CompositeInfo& composite, Operands given) {
   std::size_t required = 0;
   for (const CompositeOperand& operand : composite.operands) required += operand.optional ? 0 : 1;
   const std::size_t most = composite.operands.size();
@@ -256,7 +256,7 @@ const CompositeInfo* find_composite(std::string_view name) {
   return found == by_name.end() ? nullptr : found->second;
 }
 
-NodeId expand_composite(Graph& g, const CompositeInfo& composite, Operands operands,
+NodeId expand_composite(ir::Graph& g, const CompositeInfo& composite, Operands operands,
                         const CompositeAttrs& attributes) {
   const CompositeAttrs complete = complete_attributes(g, composite, attributes);
   return composite.expand(g, complete_operands(g, composite, operands), complete);

@@ -27,48 +27,48 @@ namespace bz {
 namespace composite {
 
 // ---- softmax and statistics (composites_statistics.cpp); an empty list of axes means all ----
-NodeId softmax(Graph& g, NodeId x, const Axes& axes);
-NodeId log_softmax(Graph& g, NodeId x, const Axes& axes);
-NodeId logsumexp(Graph& g, NodeId x, const Axes& axes, bool keepdims = false);
-NodeId mean(Graph& g, NodeId x, const Axes& axes, bool keepdims = false);
+NodeId softmax(ir::Graph& g, NodeId x, const Axes& axes);
+NodeId log_softmax(ir::Graph& g, NodeId x, const Axes& axes);
+NodeId logsumexp(ir::Graph& g, NodeId x, const Axes& axes, bool keepdims = false);
+NodeId mean(ir::Graph& g, NodeId x, const Axes& axes, bool keepdims = false);
 // Sum of squared deviations over max(n - correction, 0).
-NodeId var(Graph& g, NodeId x, const Axes& axes, std::int64_t correction = 1, bool keepdims = false);
-NodeId std(Graph& g, NodeId x, const Axes& axes, std::int64_t correction = 1, bool keepdims = false);
+NodeId var(ir::Graph& g, NodeId x, const Axes& axes, std::int64_t correction = 1, bool keepdims = false);
+NodeId std(ir::Graph& g, NodeId x, const Axes& axes, std::int64_t correction = 1, bool keepdims = false);
 
 // ---- activations (composites_activation.cpp) ----
-NodeId square(Graph& g, NodeId x);
-NodeId relu(Graph& g, NodeId x);
-NodeId leaky_relu(Graph& g, NodeId x, double negative_slope = 0.01);
-NodeId elu(Graph& g, NodeId x, double alpha = 1);
-NodeId selu(Graph& g, NodeId x);
-NodeId gelu(Graph& g, NodeId x, std::string_view approximate = "none");  // or "tanh"
-NodeId silu(Graph& g, NodeId x);
-NodeId mish(Graph& g, NodeId x);
-NodeId softplus(Graph& g, NodeId x, double beta = 1, double threshold = 20);
-NodeId softsign(Graph& g, NodeId x);
-NodeId hardtanh(Graph& g, NodeId x, double min = -1, double max = 1);
-NodeId hardsigmoid(Graph& g, NodeId x);
-NodeId hardswish(Graph& g, NodeId x);
+NodeId square(ir::Graph& g, NodeId x);
+NodeId relu(ir::Graph& g, NodeId x);
+NodeId leaky_relu(ir::Graph& g, NodeId x, double negative_slope = 0.01);
+NodeId elu(ir::Graph& g, NodeId x, double alpha = 1);
+NodeId selu(ir::Graph& g, NodeId x);
+NodeId gelu(ir::Graph& g, NodeId x, std::string_view approximate = "none");  // or "tanh"
+NodeId silu(ir::Graph& g, NodeId x);
+NodeId mish(ir::Graph& g, NodeId x);
+NodeId softplus(ir::Graph& g, NodeId x, double beta = 1, double threshold = 20);
+NodeId softsign(ir::Graph& g, NodeId x);
+NodeId hardtanh(ir::Graph& g, NodeId x, double min = -1, double max = 1);
+NodeId hardsigmoid(ir::Graph& g, NodeId x);
+NodeId hardswish(ir::Graph& g, NodeId x);
 
 // ---- normalisation (composites_norm.cpp); gamma and beta may be kNoNode ----
 // gamma and beta have the extents of `axes`.
-NodeId layer_norm(Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode, NodeId beta = kNoNode,
+NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode, NodeId beta = kNoNode,
                   double eps = 1e-5);
 // eps is by default the spacing of the type at 1 (of f32 for f16 and bf16).
-NodeId rms_norm(Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode,
+NodeId rms_norm(ir::Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode,
                 std::optional<double> eps = std::nullopt);
 // x is [N, C, ...]; gamma, beta, mean and variance are [C].
-NodeId group_norm(Graph& g, NodeId x, std::int64_t groups, NodeId gamma = kNoNode, NodeId beta = kNoNode,
+NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma = kNoNode, NodeId beta = kNoNode,
                   double eps = 1e-5);
-NodeId instance_norm(Graph& g, NodeId x, NodeId gamma = kNoNode, NodeId beta = kNoNode, double eps = 1e-5);
-NodeId batch_norm(Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma = kNoNode,
+NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma = kNoNode, NodeId beta = kNoNode, double eps = 1e-5);
+NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma = kNoNode,
                   NodeId beta = kNoNode,
                   double eps = 1e-5);  // with given statistics, as in inference
 
 // ---- losses (composites_loss.cpp); reduction is "mean", "sum" or "none" ----
-NodeId mse(Graph& g, NodeId x, NodeId y, std::string_view reduction = "mean");
+NodeId mse(ir::Graph& g, NodeId x, NodeId y, std::string_view reduction = "mean");
 // Logits [..., C], targets [...] of class indices (i32 or i64). A target outside of [0, C) has loss 0.
-NodeId cross_entropy(Graph& g, NodeId logits, NodeId targets, std::string_view reduction = "mean");
+NodeId cross_entropy(ir::Graph& g, NodeId logits, NodeId targets, std::string_view reduction = "mean");
 
 }  // namespace composite
 
@@ -98,7 +98,7 @@ struct CompositeInfo {
   std::vector<CompositeOperand> operands;
   std::vector<CompositeAttr> attributes;
   // Called by expand_composite with every operand (kNoNode where left out) and every attribute.
-  NodeId (*expand)(Graph& g, std::span<const NodeId> operands, const CompositeAttrs& attributes);
+  NodeId (*expand)(ir::Graph& g, std::span<const NodeId> operands, const CompositeAttrs& attributes);
 };
 
 std::span<const CompositeInfo> composites();
@@ -107,7 +107,7 @@ const CompositeInfo* find_composite(std::string_view name);  // nullptr for a na
 // Checks the number of operands and the attributes (names, kinds, required ones), fills in the defaults and
 // expands. An integer may stand for a real number, and for a list of one axis. Throws Error at the graph's
 // location.
-NodeId expand_composite(Graph& g, const CompositeInfo& composite, std::span<const NodeId> operands,
+NodeId expand_composite(ir::Graph& g, const CompositeInfo& composite, std::span<const NodeId> operands,
                         const CompositeAttrs& attributes);
 
 std::string_view to_string(

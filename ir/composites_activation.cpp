@@ -18,18 +18,18 @@ NodeId where_positive(const Build& b, NodeId x, NodeId negative) {
 
 }  // namespace
 
-NodeId square(Graph& g, NodeId x) {
+NodeId square(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("square");
   return Build{g}.mul(x, x);
 }
 
-NodeId relu(Graph& g, NodeId x) {
+NodeId relu(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("relu");
   const Build b{g};
   return b.bin(ScalarOp::max, x, b.like(x, 0));
 }
 
-NodeId leaky_relu(Graph& g, NodeId x, double negative_slope) {
+NodeId leaky_relu(ir::Graph& g, NodeId x, double negative_slope) {
   const auto scope = g.scope("leaky_relu");
   const Build b{g};
   b.require_float(x, "leaky_relu");
@@ -37,7 +37,7 @@ NodeId leaky_relu(Graph& g, NodeId x, double negative_slope) {
   return b.cast(where_positive(b, w, b.mul_scalar(w, negative_slope)), g.type(x).dtype);
 }
 
-NodeId elu(Graph& g, NodeId x, double alpha) {
+NodeId elu(ir::Graph& g, NodeId x, double alpha) {
   const auto scope = g.scope("elu");
   const Build b{g};
   b.require_float(x, "elu");
@@ -46,7 +46,7 @@ NodeId elu(Graph& g, NodeId x, double alpha) {
   return b.cast(where_positive(b, w, negative), g.type(x).dtype);
 }
 
-NodeId selu(Graph& g, NodeId x) {
+NodeId selu(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("selu");
   // The fixed point of Klambauer et al. 2017, to more digits than float64 has.
   constexpr double kAlpha = 1.6732632423543772848170429916717;
@@ -58,7 +58,7 @@ NodeId selu(Graph& g, NodeId x) {
   return b.cast(b.mul_scalar(where_positive(b, w, negative), kScale), g.type(x).dtype);
 }
 
-NodeId gelu(Graph& g, NodeId x, std::string_view approximate) {
+NodeId gelu(ir::Graph& g, NodeId x, std::string_view approximate) {
   const auto scope = g.scope("gelu");
   constexpr double kSqrtHalf = 0.70710678118654752440;
   constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
@@ -77,21 +77,21 @@ NodeId gelu(Graph& g, NodeId x, std::string_view approximate) {
   return b.cast(b.mul(b.mul_scalar(w, 0.5), b.add_scalar(s, 1)), g.type(x).dtype);
 }
 
-NodeId silu(Graph& g, NodeId x) {
+NodeId silu(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("silu");
   const Build b{g};
   b.require_float(x, "silu");
   return b.mul(x, b.un(ScalarOp::sigmoid, x));
 }
 
-NodeId mish(Graph& g, NodeId x) {
+NodeId mish(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("mish");
   const Build b{g};
   b.require_float(x, "mish");
   return b.mul(x, b.un(ScalarOp::tanh, log1p_exp(b, x)));
 }
 
-NodeId softplus(Graph& g, NodeId x, double beta, double threshold) {
+NodeId softplus(ir::Graph& g, NodeId x, double beta, double threshold) {
   const auto scope = g.scope("softplus");
   const Build b{g};
   b.require_float(x, "softplus");
@@ -101,26 +101,26 @@ NodeId softplus(Graph& g, NodeId x, double beta, double threshold) {
   return b.cast(b.select(linear, w, b.div_scalar(log1p_exp(b, z), beta)), g.type(x).dtype);
 }
 
-NodeId softsign(Graph& g, NodeId x) {
+NodeId softsign(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("softsign");
   const Build b{g};
   b.require_float(x, "softsign");
   return b.div(x, b.add_scalar(b.un(ScalarOp::abs, x), 1));
 }
 
-NodeId hardtanh(Graph& g, NodeId x, double min, double max) {
+NodeId hardtanh(ir::Graph& g, NodeId x, double min, double max) {
   const auto scope = g.scope("hardtanh");
   return Build{g}.clamp(x, min, max);
 }
 
-NodeId hardsigmoid(Graph& g, NodeId x) {
+NodeId hardsigmoid(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("hardsigmoid");
   const Build b{g};
   b.require_float(x, "hardsigmoid");
   return b.div_scalar(b.clamp(b.add_scalar(x, 3), 0, 6), 6);
 }
 
-NodeId hardswish(Graph& g, NodeId x) {
+NodeId hardswish(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("hardswish");
   const Build b{g};
   b.require_float(x, "hardswish");

@@ -8,7 +8,7 @@
 namespace bz::composite {
 
 struct Build {
-  Graph& g;
+  ir::Graph& g;
 
   NodeId un(ScalarOp op, NodeId x) const { return g.map(op, {x}); }
   // Broadcasts the operands.

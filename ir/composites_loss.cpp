@@ -5,7 +5,7 @@
 namespace bz::composite {
 namespace {
 
-NodeId reduce_loss(Graph& g, NodeId loss, std::string_view reduction, std::string_view what) {
+NodeId reduce_loss(ir::Graph& g, NodeId loss, std::string_view reduction, std::string_view what) {
   if (reduction == "none") return loss;
   if (reduction == "sum") return g.reduce(Monoid::sum, loss, {}, false);
   if (reduction == "mean") return mean(g, loss, {});
@@ -14,7 +14,7 @@ NodeId reduce_loss(Graph& g, NodeId loss, std::string_view reduction, std::strin
 
 }  // namespace
 
-NodeId mse(Graph& g, NodeId x, NodeId y, std::string_view reduction) {
+NodeId mse(ir::Graph& g, NodeId x, NodeId y, std::string_view reduction) {
   const auto scope = g.scope("mse");
   const Build b{g};
   b.require_float(x, "mse");
@@ -22,7 +22,7 @@ NodeId mse(Graph& g, NodeId x, NodeId y, std::string_view reduction) {
   return reduce_loss(g, b.mul(d, d), reduction, "mse");
 }
 
-NodeId cross_entropy(Graph& g, NodeId logits, NodeId targets, std::string_view reduction) {
+NodeId cross_entropy(ir::Graph& g, NodeId logits, NodeId targets, std::string_view reduction) {
   const auto scope = g.scope("cross_entropy");
   const Build b{g};
   b.require_float(logits, "cross_entropy");

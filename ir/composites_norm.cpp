@@ -36,13 +36,13 @@ NodeId affine(const Build& b, NodeId y, NodeId gamma, NodeId beta, const Axes& a
 }
 
 // [first, rank)
-Axes axes_from(const Graph& g, NodeId x, int first) {
+Axes axes_from(const ir::Graph& g, NodeId x, int first) {
   Axes axes;
   for (int axis = first; axis < g.type(x).rank(); ++axis) axes.push_back(axis);
   return axes;
 }
 
-void require_rank(const Graph& g, NodeId x, int rank, std::string_view what) {
+void require_rank(const ir::Graph& g, NodeId x, int rank, std::string_view what) {
   if (g.type(x).rank() < rank) {
     g.fail(fmt::format("{} needs at least {} dimensions, got {}", what, rank, to_string(g.type(x))));
   }
@@ -50,7 +50,7 @@ void require_rank(const Graph& g, NodeId x, int rank, std::string_view what) {
 
 }  // namespace
 
-NodeId layer_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, NodeId beta, double eps) {
+NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, NodeId beta, double eps) {
   const auto scope = g.scope("layer_norm");
   const Build b{g};
   b.require_float(x, "layer_norm");
@@ -59,7 +59,7 @@ NodeId layer_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, NodeId bet
   return b.cast(affine(b, y, gamma, beta, over, "layer_norm"), g.type(x).dtype);
 }
 
-NodeId rms_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optional<double> eps) {
+NodeId rms_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optional<double> eps) {
   const auto scope = g.scope("rms_norm");
   const Build b{g};
   b.require_float(x, "rms_norm");
@@ -71,7 +71,7 @@ NodeId rms_norm(Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optiona
   return b.cast(affine(b, y, gamma, kNoNode, over, "rms_norm"), g.type(x).dtype);
 }
 
-NodeId group_norm(Graph& g, NodeId x, std::int64_t groups, NodeId gamma, NodeId beta, double eps) {
+NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma, NodeId beta, double eps) {
   const auto scope = g.scope("group_norm");
   const Build b{g};
   b.require_float(x, "group_norm");
@@ -88,7 +88,7 @@ NodeId group_norm(Graph& g, NodeId x, std::int64_t groups, NodeId gamma, NodeId 
   return b.cast(affine(b, y, gamma, beta, {1}, "group_norm"), g.type(x).dtype);
 }
 
-NodeId instance_norm(Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) {
+NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) {
   const auto scope = g.scope("instance_norm");
   const Build b{g};
   b.require_float(x, "instance_norm");
@@ -97,7 +97,7 @@ NodeId instance_norm(Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) 
   return b.cast(affine(b, y, gamma, beta, {1}, "instance_norm"), g.type(x).dtype);
 }
 
-NodeId batch_norm(Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta, double eps) {
+NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta, double eps) {
   const auto scope = g.scope("batch_norm");
   const Build b{g};
   b.require_float(x, "batch_norm");

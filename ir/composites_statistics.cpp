@@ -9,7 +9,7 @@ namespace bz::composite {
 namespace {
 
 // Without the axes that a reduction with keepdims leaves with extent 1.
-NodeId drop_axes(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
+NodeId drop_axes(ir::Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   if (keepdims || axes.empty()) return x;
   Shape shape;
   for (int axis = 0; axis < g.type(x).rank(); ++axis) {
@@ -20,7 +20,7 @@ NodeId drop_axes(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   return g.reshape(x, std::move(shape));
 }
 
-double extent_product(const Graph& g, NodeId x, const Axes& axes) {
+double extent_product(const ir::Graph& g, NodeId x, const Axes& axes) {
   double n = 1;
   for (int axis : axes) n *= static_cast<double>(g.type(x).shape[static_cast<std::size_t>(axis)]);
   return n;
@@ -34,7 +34,7 @@ NodeId scaled_squared_deviations(const Build& b, NodeId x, const Axes& axes, dou
 
 }  // namespace
 
-NodeId softmax(Graph& g, NodeId x, const Axes& axes) {
+NodeId softmax(ir::Graph& g, NodeId x, const Axes& axes) {
   const auto scope = g.scope("softmax");
   const Build b{g};
   b.require_float(x, "softmax");
@@ -45,7 +45,7 @@ NodeId softmax(Graph& g, NodeId x, const Axes& axes) {
   return b.div(e, g.reduce(Monoid::sum, e, over, true));
 }
 
-NodeId log_softmax(Graph& g, NodeId x, const Axes& axes) {
+NodeId log_softmax(ir::Graph& g, NodeId x, const Axes& axes) {
   const auto scope = g.scope("log_softmax");
   const Build b{g};
   b.require_float(x, "log_softmax");
@@ -56,7 +56,7 @@ NodeId log_softmax(Graph& g, NodeId x, const Axes& axes) {
   return b.sub(d, b.un(ScalarOp::log, s));
 }
 
-NodeId logsumexp(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
+NodeId logsumexp(ir::Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   const auto scope = g.scope("logsumexp");
   const Build b{g};
   b.require_float(x, "logsumexp");
@@ -72,7 +72,7 @@ NodeId logsumexp(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   return drop_axes(g, b.add(b.un(ScalarOp::log, s), p), over, keepdims);
 }
 
-NodeId mean(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
+NodeId mean(ir::Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   const auto scope = g.scope("mean");
   const Build b{g};
   b.require_float(x, "mean");
@@ -81,7 +81,7 @@ NodeId mean(Graph& g, NodeId x, const Axes& axes, bool keepdims) {
   return b.cast(b.div_scalar(s, extent_product(g, x, over)), g.type(x).dtype);
 }
 
-NodeId var(Graph& g, NodeId x, const Axes& axes, std::int64_t correction, bool keepdims) {
+NodeId var(ir::Graph& g, NodeId x, const Axes& axes, std::int64_t correction, bool keepdims) {
   const auto scope = g.scope("var");
   const Build b{g};
   b.require_float(x, "var");
@@ -91,7 +91,7 @@ NodeId var(Graph& g, NodeId x, const Axes& axes, std::int64_t correction, bool k
   return b.cast(drop_axes(g, v, over, keepdims), g.type(x).dtype);
 }
 
-NodeId std(Graph& g, NodeId x, const Axes& axes, std::int64_t correction, bool keepdims) {
+NodeId std(ir::Graph& g, NodeId x, const Axes& axes, std::int64_t correction, bool keepdims) {
   const auto scope = g.scope("std");
   const Build b{g};
   b.require_float(x, "std");

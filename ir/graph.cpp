@@ -24,7 +24,7 @@ bool is_identifier(std::string_view s) {
   return std::all_of(s.begin(), s.end(), [&](char c) { return word(c) || c == '.'; });
 }
 
-void check_shape(const Graph& g, const Shape& shape, std::string_view what) {
+void check_shape(const ir::Graph& g, const Shape& shape, std::string_view what) {
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] < 0) {
       g.fail(fmt::format("{}: extent {} of axis {} is negative in {}", what, shape[i], i, to_string(shape)));
@@ -36,14 +36,14 @@ void check_shape(const Graph& g, const Shape& shape, std::string_view what) {
 }
 
 // Checks that a list of an operation has one entry for every axis of its operand.
-void check_entries(const Graph& g, std::string_view what, std::string_view list, std::size_t entries,
+void check_entries(const ir::Graph& g, std::string_view what, std::string_view list, std::size_t entries,
                    int rank) {
   if (static_cast<int>(entries) != rank) {
     g.fail(fmt::format("{}: {} has {} entries for rank {}", what, list, entries, rank));
   }
 }
 
-int normalize_axis(const Graph& g, int axis, int rank, std::string_view what) {
+int normalize_axis(const ir::Graph& g, int axis, int rank, std::string_view what) {
   if (axis < -rank || axis >= rank) {
     g.fail(fmt::format("{}: axis {} is out of range for rank {}", what, axis, rank));
   }
@@ -51,7 +51,7 @@ int normalize_axis(const Graph& g, int axis, int rank, std::string_view what) {
 }
 
 // As Graph::normalize_axes, but in the order written and without a meaning for the empty list.
-Axes distinct_axes(const Graph& g, const Axes& axes, int rank, std::string_view what) {
+Axes distinct_axes(const ir::Graph& g, const Axes& axes, int rank, std::string_view what) {
   Axes out;
   std::vector<int> written(static_cast<std::size_t>(rank));
   std::vector<bool> seen(static_cast<std::size_t>(rank), false);
@@ -73,7 +73,7 @@ Axes distinct_axes(const Graph& g, const Axes& axes, int rank, std::string_view 
 }
 
 // "cannot add f32[3,4] and f32[4,3]: dimension 0 is 3 on the left and 4 on the right"
-[[noreturn]] void fail_broadcast(const Graph& g, std::span<const NodeId> nodes, std::string_view what,
+[[noreturn]] void fail_broadcast(const ir::Graph& g, std::span<const NodeId> nodes, std::string_view what,
                                  std::size_t from_end, std::int64_t first, std::int64_t second) {
   std::vector<std::string> types;
   bool one_rank = true;
@@ -92,7 +92,7 @@ Axes distinct_axes(const Graph& g, const Axes& axes, int rank, std::string_view 
                      pair ? " on the right" : " in another"));
 }
 
-void check_reducible(const Graph& g, Monoid monoid, DType t) {
+void check_reducible(const ir::Graph& g, Monoid monoid, DType t) {
   const std::string_view text = info(monoid).text;
   switch (monoid) {
     case Monoid::any:
@@ -125,7 +125,7 @@ bool needs_elements(Monoid monoid) {
 }
 
 // Checks number and types of the operands of a reduction and returns the type of the component asked for.
-DType reduction_dtype(const Graph& g, const ReduceAttrs& attrs, const std::vector<NodeId>& operands) {
+DType reduction_dtype(const ir::Graph& g, const ReduceAttrs& attrs, const std::vector<NodeId>& operands) {
   const MonoidInfo& row = info(attrs.monoid);
   const DType t = g.type(operands[0]).dtype;
   check_reducible(g, attrs.monoid, t);
@@ -196,18 +196,18 @@ int user_component(Monoid monoid) { return monoid == Monoid::argmax || monoid ==
 
 // ---- leaves and maps ----
 
-NodeId Graph::add(Attrs attrs, Type type, std::vector<NodeId> operands) {
+NodeId ir::Graph::add(Attrs attrs, Type type, std::vector<NodeId> operands) {
   check_shape(*this, type.shape, "result");
   if (size() == std::numeric_limits<NodeId>::max()) fail("the graph has more than 2^31 - 1 nodes");
   nodes_.push_back({std::move(attrs), std::move(type), std::move(operands), "", scope_, loc_});
   return size() - 1;
 }
 
-void Graph::check_id(NodeId id) const {
+void ir::Graph::check_id(NodeId id) const {
   if (id < 0 || id >= size()) fail(fmt::format("node {} does not exist, the graph has {} nodes", id, size()));
 }
 
-NodeId Graph::input(std::string name, Type type) {
+NodeId ir::Graph::input(std::string name, Type type) {
   if (!is_identifier(name)) fail(fmt::format("input name \"{}\" is not an identifier", name));
   if (!input_names_.insert(name).second) fail(fmt::format("there are two inputs named \"{}\"", name));
   check_shape(*this, type.shape, fmt::format("input {}", name));
@@ -217,19 +217,19 @@ NodeId Graph::input(std::string name, Type type) {
   return id;
 }
 
-NodeId Graph::constant(Scalar value, Shape shape) {
+NodeId ir::Graph::constant(Scalar value, Shape shape) {
   check_shape(*this, shape, "constant");
   return add(ConstantAttrs{value}, {value.dtype, std::move(shape)}, {});
 }
 
-NodeId Graph::iota(DType dtype, Shape shape, int axis) {
+NodeId ir::Graph::iota(DType dtype, Shape shape, int axis) {
   if (dtype == DType::boolean) fail("iota needs a number, got bool");
   check_shape(*this, shape, "iota");
   const int a = normalize_axis(*this, axis, static_cast<int>(shape.size()), "iota");
   return add(IotaAttrs{a}, {dtype, std::move(shape)}, {});
 }
 
-NodeId Graph::map(ScalarOp op, std::vector<NodeId> operands, DType target) {
+NodeId ir::Graph::map(ScalarOp op, std::vector<NodeId> operands, DType target) {
   std::vector<DType> dtypes;
   for (NodeId x : operands) {
     check_id(x);
@@ -248,7 +248,7 @@ NodeId Graph::map(ScalarOp op, std::vector<NodeId> operands, DType target) {
 
 // ---- views ----
 
-NodeId Graph::broadcast(NodeId x, Shape shape, Axes dims) {
+NodeId ir::Graph::broadcast(NodeId x, Shape shape, Axes dims) {
   check_id(x);
   check_shape(*this, shape, "broadcast");
   const Type& from = type(x);
@@ -270,7 +270,7 @@ NodeId Graph::broadcast(NodeId x, Shape shape, Axes dims) {
   return add(BroadcastAttrs{std::move(dims)}, {dtype, std::move(shape)}, {x});
 }
 
-NodeId Graph::broadcast_to(NodeId x, Shape shape) {
+NodeId ir::Graph::broadcast_to(NodeId x, Shape shape) {
   check_id(x);
   if (type(x).shape == shape) return x;
   const int rank = type(x).rank();
@@ -283,7 +283,7 @@ NodeId Graph::broadcast_to(NodeId x, Shape shape) {
   return broadcast(x, std::move(shape), std::move(dims));
 }
 
-NodeId Graph::reshape(NodeId x, Shape shape) {
+NodeId ir::Graph::reshape(NodeId x, Shape shape) {
   check_id(x);
   const Type& from = type(x);
   const Shape asked = shape;
@@ -310,7 +310,7 @@ NodeId Graph::reshape(NodeId x, Shape shape) {
   return add(ReshapeAttrs{}, {dtype, std::move(shape)}, {x});
 }
 
-NodeId Graph::permute(NodeId x, Axes perm) {
+NodeId ir::Graph::permute(NodeId x, Axes perm) {
   check_id(x);
   const Type& from = type(x);
   check_entries(*this, "permute", "perm", perm.size(), from.rank());
@@ -321,7 +321,7 @@ NodeId Graph::permute(NodeId x, Axes perm) {
   return add(PermuteAttrs{std::move(perm)}, {dtype, std::move(shape)}, {x});
 }
 
-NodeId Graph::slice(NodeId x, std::vector<std::int64_t> starts, std::vector<std::int64_t> stops,
+NodeId ir::Graph::slice(NodeId x, std::vector<std::int64_t> starts, std::vector<std::int64_t> stops,
                     std::vector<std::int64_t> steps) {
   check_id(x);
   const Type& from = type(x);
@@ -348,13 +348,13 @@ NodeId Graph::slice(NodeId x, std::vector<std::int64_t> starts, std::vector<std:
   return add(SliceAttrs{std::move(starts), std::move(steps)}, {dtype, std::move(shape)}, {x});
 }
 
-NodeId Graph::flip(NodeId x, Axes axes) {
+NodeId ir::Graph::flip(NodeId x, Axes axes) {
   check_id(x);
   Type result = type(x);
   return add(FlipAttrs{normalize_axes(x, axes, "flip")}, std::move(result), {x});
 }
 
-NodeId Graph::pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::int64_t> hi,
+NodeId ir::Graph::pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::int64_t> hi,
                   std::optional<Scalar> value) {
   check_id(x);
   Type result = type(x);
@@ -378,7 +378,7 @@ NodeId Graph::pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::int64
   return add(PadAttrs{std::move(lo), std::move(hi), value}, std::move(result), {x});
 }
 
-NodeId Graph::window(NodeId x, Axes axes, std::vector<std::int64_t> size, std::vector<std::int64_t> stride,
+NodeId ir::Graph::window(NodeId x, Axes axes, std::vector<std::int64_t> size, std::vector<std::int64_t> stride,
                      std::vector<std::int64_t> dilation) {
   check_id(x);
   Type result = type(x);
@@ -413,12 +413,12 @@ NodeId Graph::window(NodeId x, Axes axes, std::vector<std::int64_t> size, std::v
 
 // ---- reductions ----
 
-NodeId Graph::reduce(Monoid monoid, NodeId x, Axes axes, bool keepdims) {
+NodeId ir::Graph::reduce(Monoid monoid, NodeId x, Axes axes, bool keepdims) {
   if (!info(monoid).user) fail(fmt::format("{} is made by the compiler only", info(monoid).text));
   return reduce(ReduceAttrs{monoid, std::move(axes), keepdims, user_component(monoid), false}, {x});
 }
 
-NodeId Graph::reduce(ReduceAttrs attrs, std::vector<NodeId> operands) {
+NodeId ir::Graph::reduce(ReduceAttrs attrs, std::vector<NodeId> operands) {
   const std::string_view what = info(attrs.monoid).text;
   if (operands.empty()) fail(fmt::format("{} needs an operand", what));
   for (NodeId x : operands) {
@@ -446,7 +446,7 @@ NodeId Graph::reduce(ReduceAttrs attrs, std::vector<NodeId> operands) {
   return add(std::move(attrs), {dtype, std::move(shape)}, std::move(operands));
 }
 
-void Graph::output(std::string name, NodeId node) {
+void ir::Graph::output(std::string name, NodeId node) {
   check_id(node);
   if (!is_identifier(name)) fail(fmt::format("output name \"{}\" is not an identifier", name));
   if (!output_names_.insert(name).second) fail(fmt::format("there are two outputs named \"{}\"", name));
@@ -455,7 +455,7 @@ void Graph::output(std::string name, NodeId node) {
 
 // ---- helpers ----
 
-void Graph::broadcast_together(std::span<NodeId> nodes, std::string_view what) {
+void ir::Graph::broadcast_together(std::span<NodeId> nodes, std::string_view what) {
   std::size_t rank = 0;
   for (NodeId x : nodes) {
     check_id(x);
@@ -476,7 +476,7 @@ void Graph::broadcast_together(std::span<NodeId> nodes, std::string_view what) {
   for (NodeId& x : nodes) x = broadcast_to(x, shape);
 }
 
-Axes Graph::normalize_axes(NodeId x, const Axes& axes, std::string_view what) const {
+Axes ir::Graph::normalize_axes(NodeId x, const Axes& axes, std::string_view what) const {
   check_id(x);
   Axes out = distinct_axes(*this, axes, type(x).rank(), what);
   if (axes.empty()) {
@@ -487,7 +487,7 @@ Axes Graph::normalize_axes(NodeId x, const Axes& axes, std::string_view what) co
   return out;
 }
 
-Graph::ScopeGuard Graph::scope(std::string_view composite) {
+ir::Graph::ScopeGuard ir::Graph::scope(std::string_view composite) {
   const std::int32_t previous = scope_;
   const std::string& outer = scopes_[static_cast<std::size_t>(previous)];
   const std::string stem = outer.empty() ? std::string(composite) : fmt::format("{}/{}", outer, composite);
@@ -497,7 +497,7 @@ Graph::ScopeGuard Graph::scope(std::string_view composite) {
   return ScopeGuard(*this, previous);
 }
 
-std::int32_t Graph::intern_scope(std::string_view label) {
+std::int32_t ir::Graph::intern_scope(std::string_view label) {
   if (label.empty()) return 0;
   const auto [it, fresh] =
       scope_ids_.try_emplace(std::string(label), static_cast<std::int32_t>(scopes_.size()));
@@ -505,7 +505,7 @@ std::int32_t Graph::intern_scope(std::string_view label) {
   return it->second;
 }
 
-NodeId Graph::copy(const Graph& from, NodeId id, std::vector<NodeId> operands) {
+NodeId ir::Graph::copy(const ir::Graph& from, NodeId id, std::vector<NodeId> operands) {
   from.check_id(id);
   for (NodeId x : operands) check_id(x);
   Node node = from.node(id);
@@ -519,7 +519,7 @@ NodeId Graph::copy(const Graph& from, NodeId id, std::vector<NodeId> operands) {
   return size() - 1;
 }
 
-bool same(const Graph& a, const Graph& b) {
+bool same(const ir::Graph& a, const ir::Graph& b) {
   const auto same_output = [](const Output& x, const Output& y) {
     return x.name == y.name && x.node == y.node;
   };

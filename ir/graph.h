@@ -5,7 +5,7 @@
 //   view    a pure re-indexing of one operand: broadcast, reshape, permute, slice, flip, pad, window
 //   reduce  a monoid over a set of axes
 //
-//   Graph g;
+//   ir::Graph g;
 //   NodeId x = g.input("x", {DType::f32, {4, 8}});
 //   NodeId m = g.reduce(Monoid::max, x, {1}, /*keepdims=*/true);
 //   NodeId e = g.map(ScalarOp::exp, {g.map(ScalarOp::sub, {x, g.broadcast_to(m, {4, 8})})});
@@ -128,6 +128,8 @@ struct Output {
   NodeId node = kNoNode;
 };
 
+namespace ir {
+
 class Graph {
  public:
   explicit Graph(std::string name = "main") : name_(std::move(name)) {}
@@ -211,7 +213,9 @@ class Graph {
   SourceLoc loc_;
 };
 
+}  // namespace ir
+
 // Same nodes in the same order with the same attributes, types, names and scopes (locations do not count).
-bool same(const Graph& a, const Graph& b);
+bool same(const ir::Graph& a, const ir::Graph& b);
 
 }  // namespace bz

@@ -19,7 +19,7 @@ using interpret_detail::iota_source;
 using interpret_detail::Source;
 using interpret_detail::Tape;
 
-void check_inputs(const Graph& g, const std::map<std::string, HostTensor>& inputs) {
+void check_inputs(const ir::Graph& g, const std::map<std::string, HostTensor>& inputs) {
   std::vector<std::string> declared;
   for (NodeId id : g.inputs()) {
     const std::string& name = g.node(id).as<InputAttrs>()->name;
@@ -42,7 +42,7 @@ void check_inputs(const Graph& g, const std::map<std::string, HostTensor>& input
 
 // Which maps are computed within a later node, and when each value is used last.
 struct Schedule {
-  explicit Schedule(const Graph& g);
+  explicit Schedule(const ir::Graph& g);
   bool inside(NodeId id) const { return root[static_cast<std::size_t>(id)] != id; }
 
   std::vector<bool> needed;  // for an output
@@ -50,7 +50,7 @@ struct Schedule {
   std::vector<std::vector<NodeId>> releases;  // [id]: values used last when `id` is evaluated
 };
 
-Schedule::Schedule(const Graph& g)
+Schedule::Schedule(const ir::Graph& g)
     : needed(static_cast<std::size_t>(g.size()), false),
       root(static_cast<std::size_t>(g.size())),
       releases(static_cast<std::size_t>(g.size())) {
@@ -78,7 +78,7 @@ Schedule::Schedule(const Graph& g)
 
 class Interpreter {
  public:
-  Interpreter(const Graph& g, const std::map<std::string, HostTensor>& inputs)
+  Interpreter(const ir::Graph& g, const std::map<std::string, HostTensor>& inputs)
       : g_(g), inputs_(inputs), schedule_(g), sources_(static_cast<std::size_t>(g.size())) {
     for (const Output& out : g.outputs()) outputs_of_[out.node].push_back(out.name);
   }
@@ -166,7 +166,7 @@ class Interpreter {
     return out;
   }
 
-  const Graph& g_;
+  const ir::Graph& g_;
   const std::map<std::string, HostTensor>& inputs_;
   const Schedule schedule_;
   std::vector<Source> sources_;
@@ -176,13 +176,13 @@ class Interpreter {
 
 }  // namespace
 
-std::map<std::string, ReferenceTensor> interpret_reference(const Graph& g,
+std::map<std::string, ReferenceTensor> interpret_reference(const ir::Graph& g,
                                                            const std::map<std::string, HostTensor>& inputs) {
   check_inputs(g, inputs);
   return Interpreter(g, inputs).run();
 }
 
-std::map<std::string, HostTensor> interpret(const Graph& g, const std::map<std::string, HostTensor>& inputs) {
+std::map<std::string, HostTensor> interpret(const ir::Graph& g, const std::map<std::string, HostTensor>& inputs) {
   std::map<std::string, HostTensor> out;
   for (const auto& [name, reference] : interpret_reference(g, inputs)) {
     HostTensor tensor(reference.type);

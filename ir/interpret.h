@@ -34,8 +34,8 @@ struct ReferenceTensor {
 };
 
 // `inputs` has a tensor of the declared type for every input of the graph and no others, or Error is thrown.
-std::map<std::string, HostTensor> interpret(const Graph& g, const std::map<std::string, HostTensor>& inputs);
-std::map<std::string, ReferenceTensor> interpret_reference(const Graph& g,
+std::map<std::string, HostTensor> interpret(const ir::Graph& g, const std::map<std::string, HostTensor>& inputs);
+std::map<std::string, ReferenceTensor> interpret_reference(const ir::Graph& g,
                                                            const std::map<std::string, HostTensor>& inputs);
 
 }  // namespace bz

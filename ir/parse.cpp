@@ -29,7 +29,7 @@ class Parser {
     advance();
   }
 
-  Graph run() {
+  ir::Graph run() {
     if (!token_.is_word("graph")) fail(fmt::format("expected 'graph', got {}", token_.describe()));
     advance();
     graph_.set_name(word_or_string("a graph name"));
@@ -366,7 +366,7 @@ class Parser {
   const ParseOptions& options_;
   Lexer lexer_;
   Token token_;
-  Graph graph_;
+  ir::Graph graph_;
   std::unordered_map<std::string, std::int64_t> sizes_;
   std::vector<std::string> size_names_;  // in order of declaration
   std::unordered_map<std::string, Definition> nodes_;
@@ -374,9 +374,9 @@ class Parser {
 
 }  // namespace
 
-Graph parse(std::string_view text, const ParseOptions& options) { return Parser(text, options).run(); }
+ir::Graph parse(std::string_view text, const ParseOptions& options) { return Parser(text, options).run(); }
 
-Graph parse_file(const std::string& path, const std::map<std::string, std::int64_t>& sizes) {
+ir::Graph parse_file(const std::string& path, const std::map<std::string, std::int64_t>& sizes) {
   std::ifstream in(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   if (!in.is_open() || in.bad()) throw Error(fmt::format("cannot read {}", path));

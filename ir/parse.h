@@ -42,7 +42,7 @@ struct ParseOptions {
 };
 
 // Throws Error, "file:line: error: ...".
-Graph parse(std::string_view text, const ParseOptions& options = {});
-Graph parse_file(const std::string& path, const std::map<std::string, std::int64_t>& sizes = {});
+ir::Graph parse(std::string_view text, const ParseOptions& options = {});
+ir::Graph parse_file(const std::string& path, const std::map<std::string, std::int64_t>& sizes = {});
 
 }  // namespace bz

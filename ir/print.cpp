@@ -87,7 +87,7 @@ struct AttrPrinter {
 
 class Printer {
  public:
-  Printer(const Graph& g, const PrintOptions& options) : g_(g), options_(options) {}
+  Printer(const ir::Graph& g, const PrintOptions& options) : g_(g), options_(options) {}
 
   std::string run() {
     name_nodes();
@@ -182,7 +182,7 @@ class Printer {
     put("\n");
   }
 
-  const Graph& g_;
+  const ir::Graph& g_;
   const PrintOptions& options_;
   fmt::memory_buffer out_;
   std::vector<std::string> refs_;  // by node, without '%'
@@ -198,6 +198,6 @@ std::string print_scalar(const Scalar& value) {
   return to_string(value);
 }
 
-std::string print(const Graph& g, const PrintOptions& options) { return Printer(g, options).run(); }
+std::string print(const ir::Graph& g, const PrintOptions& options) { return Printer(g, options).run(); }
 
 }  // namespace bz

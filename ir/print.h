@@ -22,7 +22,7 @@ struct PrintOptions {
   bool types = false;  // end every line with the type of its node, as a comment
 };
 
-std::string print(const Graph& g, const PrintOptions& options = {});
+std::string print(const ir::Graph& g, const PrintOptions& options = {});
 
 // "f32[4, 8]", as it stands in the text form.
 std::string print_type(const Type& type);

@@ -20,7 +20,7 @@ namespace {
 // ---------------------------------------------------------------------------------------------------------
 
 // The value of a literal in the type it takes, rounded once.
-Scalar literal_value(const Graph& g, const std::string& text, DType dtype) {
+Scalar literal_value(const ir::Graph& g, const std::string& text, DType dtype) {
   const char* end = text.data() + text.size();
   if (dtype == DType::boolean) {
     if (text == "true" || text == "1") return Scalar::of_int(dtype, 1);
@@ -50,7 +50,7 @@ std::vector<std::string_view> names_of(std::span<const Attribute> attributes) {
 // A statement's operands and attributes with their types checked.
 class Reader {
  public:
-  Reader(Graph& g, const Statement& s) : g(g), s(s) {}
+  Reader(ir::Graph& g, const Statement& s) : g(g), s(s) {}
 
   void only(std::span<const std::string_view> accepted) const {
     for (std::string_view name : names_of(s.attributes)) {
@@ -121,7 +121,7 @@ class Reader {
     return literal_value(g, value.text, dtype);
   }
 
-  Graph& g;
+  ir::Graph& g;
   const Statement& s;
 };
 
@@ -298,7 +298,7 @@ NodeId build_composite(const Reader& r, const CompositeInfo& composite) {
   return expand_composite(r.g, composite, operands, attributes);
 }
 
-[[noreturn]] void unknown_op(const Graph& g, std::string_view op) {
+[[noreturn]] void unknown_op(const ir::Graph& g, std::string_view op) {
   std::vector<std::string_view> names;
   for (const Form& f : forms()) names.push_back(f.op);
   for (const MonoidInfo& m : monoids()) names.push_back(m.text);
@@ -314,7 +314,7 @@ bool takes_type(std::string_view op) {
   return form && form->typed;
 }
 
-NodeId build(Graph& g, const Statement& s) {
+NodeId build(ir::Graph& g, const Statement& s) {
   Reader r(g, s);
   if (const Form* form = find_form(s.op)) {
     r.only(form->attributes);

@@ -43,6 +43,6 @@ struct Statement {
 bool takes_type(std::string_view op);
 
 // Adds the nodes of `s` to `g` and returns its result. Errors carry the location of `g`.
-NodeId build(Graph& g, const Statement& s);
+NodeId build(ir::Graph& g, const Statement& s);
 
 }  // namespace bz

@@ -20,7 +20,7 @@
 namespace bz {
 namespace {
 
-std::string print_node(const Graph& g, NodeId id) {
+std::string print_node(const ir::Graph& g, NodeId id) {
   const Node& node = g.node(id);
   std::vector<std::string> operands;
   for (NodeId x : node.operands) operands.push_back(fmt::format("%{}", x));
@@ -31,7 +31,7 @@ std::string print_node(const Graph& g, NodeId id) {
 // Builds `node` again from its attributes, so that inference and its checks are written once, in Graph.
 // `scratch` holds the operands.
 struct Rebuild {
-  Graph& scratch;
+  ir::Graph& scratch;
   const Node& node;
   std::vector<NodeId> operands;
 
@@ -73,7 +73,7 @@ struct Rebuild {
 
 class Verifier {
  public:
-  explicit Verifier(const Graph& g) : g_(g) {}
+  explicit Verifier(const ir::Graph& g) : g_(g) {}
 
   std::vector<std::string> run() {
     for (NodeId id = 0; id < g_.size(); ++id) {
@@ -111,7 +111,7 @@ class Verifier {
 
   void check_type(NodeId id) {
     const Node& node = g_.node(id);
-    Graph scratch;
+    ir::Graph scratch;
     std::vector<NodeId> operands;
     try {
       for (NodeId x : node.operands)
@@ -179,15 +179,15 @@ class Verifier {
     }
   }
 
-  const Graph& g_;
+  const ir::Graph& g_;
   std::vector<std::string> problems_;
 };
 
 }  // namespace
 
-std::vector<std::string> verify(const Graph& g) { return Verifier(g).run(); }
+std::vector<std::string> verify(const ir::Graph& g) { return Verifier(g).run(); }
 
-void verify_or_throw(const Graph& g, std::string_view after) {
+void verify_or_throw(const ir::Graph& g, std::string_view after) {
   const std::vector<std::string> problems = verify(g);
   if (problems.empty()) return;
   throw InternalError(

@@ -12,9 +12,9 @@
 namespace bz {
 
 // Every violation, with the node it concerns; empty for a sound graph.
-std::vector<std::string> verify(const Graph& g);
+std::vector<std::string> verify(const ir::Graph& g);
 
 // Throws InternalError that lists the violations; `after` names the step that made the graph.
-void verify_or_throw(const Graph& g, std::string_view after);
+void verify_or_throw(const ir::Graph& g, std::string_view after);
 
 }  // namespace bz

@@ -17,7 +17,7 @@ std::string reason(const DeviceError& e) {
 
 }  // namespace
 
-std::unique_ptr<Device> best_device(std::string* why_not) {
+std::unique_ptr<runtime::Device> best_device(std::string* why_not) {
   if (why_not != nullptr) why_not->clear();
   try {
     return open_cuda(cuda::list_devices().front().ordinal);
@@ -35,7 +35,7 @@ std::vector<DeviceInfo> list_devices(std::string* cuda_problem) {
   } catch (const DeviceError& e) {
     if (cuda_problem != nullptr) *cuda_problem = reason(e);
   }
-  const std::unique_ptr<Device> sim = open_sim();
+  const std::unique_ptr<runtime::Device> sim = open_sim();
   devices.push_back({.kind = sim->kind(), .name = sim->name(), .target = sim->target()});
   return devices;
 }

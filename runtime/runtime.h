@@ -33,6 +33,8 @@ class Program {
   virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
 };
 
+namespace runtime {
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -55,11 +57,13 @@ class Device {
                                    int repeats) = 0;
 };
 
+}  // namespace runtime
+
 // Memory of a device, released with the object.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  DeviceBuffer(Device& device, std::int64_t bytes) : device_(&device), p_(device.allocate(bytes)) {}
+  DeviceBuffer(runtime::Device& device, std::int64_t bytes) : device_(&device), p_(device.allocate(bytes)) {}
   DeviceBuffer(DeviceBuffer&& o) noexcept : device_(o.device_), p_(std::exchange(o.p_, nullptr)) {}
   DeviceBuffer& operator=(DeviceBuffer&& o) noexcept {
     std::swap(device_, o.device_);
@@ -72,7 +76,7 @@ class DeviceBuffer {
   void* get() const { return p_; }
 
  private:
-  Device* device_ = nullptr;
+  runtime::Device* device_ = nullptr;
   void* p_ = nullptr;
 };
 
@@ -89,13 +93,13 @@ struct DeviceInfo {
   Target target;
 };
 
-std::unique_ptr<Device> open_sim(const SimOptions& options = {});
+std::unique_ptr<runtime::Device> open_sim(const SimOptions& options = {});
 // Throws DeviceError that says what is missing: no driver library, no device, a driver too old, a stub
 // library. The driver is libcuda.so.1 on the library path, or the file that the environment variable
 // BRAZE_CUDA_LIBRARY names.
-std::unique_ptr<Device> open_cuda(int ordinal = 0);
+std::unique_ptr<runtime::Device> open_cuda(int ordinal = 0);
 // A CUDA device when one can be opened, else the simulator; `why_not` receives the reason there is no GPU.
-std::unique_ptr<Device> best_device(std::string* why_not = nullptr);
+std::unique_ptr<runtime::Device> best_device(std::string* why_not = nullptr);
 // Every device that can be opened, the simulator last; `cuda_problem` receives why there is no CUDA device.
 std::vector<DeviceInfo> list_devices(std::string* cuda_problem = nullptr);
 

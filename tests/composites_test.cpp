@@ -36,8 +36,8 @@ Values values(const HostTensor& t) {
 
 // The composite `build` of inputs x0, x1, ...
 Values run(const std::vector<HostTensor>& inputs,
-           const std::function<NodeId(Graph&, const std::vector<NodeId>&)>& build, Type* type = nullptr) {
-  Graph g;
+           const std::function<NodeId(ir::Graph&, const std::vector<NodeId>&)>& build, Type* type = nullptr) {
+  ir::Graph g;
   std::map<std::string, HostTensor> given;
   std::vector<NodeId> nodes;
   for (const HostTensor& t : inputs) {
@@ -54,9 +54,9 @@ Values run(const std::vector<HostTensor>& inputs,
   return out;
 }
 
-Values run1(const HostTensor& x, const std::function<NodeId(Graph&, NodeId)>& build, Type* type = nullptr) {
+Values run1(const HostTensor& x, const std::function<NodeId(ir::Graph&, NodeId)>& build, Type* type = nullptr) {
   return run(
-      {x}, [&](Graph& g, const std::vector<NodeId>& n) { return build(g, n[0]); }, type);
+      {x}, [&](ir::Graph& g, const std::vector<NodeId>& n) { return build(g, n[0]); }, type);
 }
 
 void require_near(const Values& got, const Values& expected, double tolerance = 1e-12) {
@@ -125,30 +125,30 @@ TEST_CASE("softmax, log_softmax and logsumexp of rows of every width, all below 
     const auto log_softmax = [](const Values& v, Values& out) {
       for (double a : v) out.push_back(a - row_lse(v));
     };
-    require_near(run1(x, [](Graph& g, NodeId n) { return composite::softmax(g, n, {-1}); }),
+    require_near(run1(x, [](ir::Graph& g, NodeId n) { return composite::softmax(g, n, {-1}); }),
                  by_row(x, width, softmax));
-    require_near(run1(x, [](Graph& g, NodeId n) { return composite::log_softmax(g, n, {1}); }),
+    require_near(run1(x, [](ir::Graph& g, NodeId n) { return composite::log_softmax(g, n, {1}); }),
                  by_row(x, width, log_softmax), 1e-11);
-    require_near(run1(x, [](Graph& g, NodeId n) { return composite::logsumexp(g, n, {1}); }),
+    require_near(run1(x, [](ir::Graph& g, NodeId n) { return composite::logsumexp(g, n, {1}); }),
                  by_row(x, width, [](const Values& v, Values& out) { out.push_back(row_lse(v)); }));
   }
 }
 
 TEST_CASE("logsumexp of infinite and of no elements") {
-  const auto lse = [](Graph& g, NodeId n) { return composite::logsumexp(g, n, {1}); };
+  const auto lse = [](ir::Graph& g, NodeId n) { return composite::logsumexp(g, n, {1}); };
   require_near(run1(tensor(f32({2, 2}), {1, 2, -kInf, -kInf}), lse), {2.3132616875182228, -kInf});
   require_near(run1(tensor(f32({4, 2}), {1, kInf, kInf, kInf, -kInf, 3, kNan, kInf}), lse),
                {kInf, kInf, 3, kNan});
   require_near(run1(tensor(f32({3, 0}), {}), lse), {-kInf, -kInf, -kInf});
   Type type;
-  const auto keep = [](Graph& g, NodeId n) { return composite::logsumexp(g, n, {0, 1}, true); };
+  const auto keep = [](ir::Graph& g, NodeId n) { return composite::logsumexp(g, n, {0, 1}, true); };
   require_near(run1(tensor(f32({3, 0}), {}), keep, &type), {-kInf});
   REQUIRE(type.shape == Shape{1, 1});
 }
 
 TEST_CASE("softmax and log_softmax at the edges") {
-  const auto softmax = [](Graph& g, NodeId n) { return composite::softmax(g, n, {-1}); };
-  const auto log_softmax = [](Graph& g, NodeId n) { return composite::log_softmax(g, n, {-1}); };
+  const auto softmax = [](ir::Graph& g, NodeId n) { return composite::softmax(g, n, {-1}); };
+  const auto log_softmax = [](ir::Graph& g, NodeId n) { return composite::log_softmax(g, n, {-1}); };
   require_near(run1(tensor(f32({2}), {-kInf, -kInf}), softmax), {kNan, kNan});
   require_near(run1(tensor(f32({2}), {-kInf, 0}), softmax), {0, 1});
   require_near(run1(tensor(f32({3}), {-1e7, -1e7, -1e7 + 1}), log_softmax),
@@ -162,28 +162,28 @@ TEST_CASE("softmax and log_softmax at the edges") {
 
 TEST_CASE("mean, var and std") {
   const HostTensor x = random_tensor(f64({3, 40}), 4);
-  require_near(run1(x, [](Graph& g, NodeId n) { return composite::mean(g, n, {1}); }),
+  require_near(run1(x, [](ir::Graph& g, NodeId n) { return composite::mean(g, n, {1}); }),
                by_row(x, 40, [](const Values& v, Values& out) { out.push_back(row_mean(v)); }));
   for (const std::int64_t correction : {0, 1, 5}) {
     const double n = 40.0 - static_cast<double>(correction);
-    require_near(run1(x, [&](Graph& g, NodeId x0) { return composite::var(g, x0, {1}, correction); }),
+    require_near(run1(x, [&](ir::Graph& g, NodeId x0) { return composite::var(g, x0, {1}, correction); }),
                  by_row(x, 40, [&](const Values& v, Values& out) { out.push_back(row_squares(v) / n); }));
     require_near(
-        run1(x, [&](Graph& g, NodeId x0) { return composite::std(g, x0, {1}, correction, true); }),
+        run1(x, [&](ir::Graph& g, NodeId x0) { return composite::std(g, x0, {1}, correction, true); }),
         by_row(x, 40, [&](const Values& v, Values& out) { out.push_back(std::sqrt(row_squares(v) / n)); }));
   }
   Type type;
   run1(
-      x, [](Graph& g, NodeId n) { return composite::var(g, n, {0}, 1, true); }, &type);
+      x, [](ir::Graph& g, NodeId n) { return composite::var(g, n, {0}, 1, true); }, &type);
   REQUIRE(type.shape == Shape{1, 40});
-  require_near(run1(tensor(f32({3, 0}), {}), [](Graph& g, NodeId n) { return composite::mean(g, n, {1}); }),
+  require_near(run1(tensor(f32({3, 0}), {}), [](ir::Graph& g, NodeId n) { return composite::mean(g, n, {1}); }),
                Values(3, kNan));
-  require_near(run1(tensor(f32({1}), {5}), [](Graph& g, NodeId n) { return composite::var(g, n, {0}); }),
+  require_near(run1(tensor(f32({1}), {5}), [](ir::Graph& g, NodeId n) { return composite::var(g, n, {0}); }),
                {kNan});
 }
 
 TEST_CASE("means of 16-bit numbers neither overflow nor lose count") {
-  const auto mean = [](Graph& g, NodeId n) { return composite::mean(g, n, {0}); };
+  const auto mean = [](ir::Graph& g, NodeId n) { return composite::mean(g, n, {0}); };
   require_near(run1(tensor({DType::f16, {100}}, Values(100, 1000)), mean), {1000});
   require_near(run1(tensor({DType::f16, {100000}}, Values(100000, 2)), mean), {2});
   Type type;
@@ -192,7 +192,7 @@ TEST_CASE("means of 16-bit numbers neither overflow nor lose count") {
 }
 
 TEST_CASE("layer_norm keeps what is left of large means") {
-  const auto norm = [](Graph& g, NodeId n) { return composite::layer_norm(g, n); };
+  const auto norm = [](ir::Graph& g, NodeId n) { return composite::layer_norm(g, n); };
   require_near(run1(tensor(f32({4}), {40000, 40001, 40002, 40003}), norm),
                {-1.341635, -0.447212, 0.447212, 1.341635}, 1e-6);
   require_near(run1(tensor(f32({4}), Values(4, 40000.3)), norm), Values(4, 0), 0);
@@ -226,16 +226,16 @@ TEST_CASE("layer_norm and rms_norm with parameters, over any axes") {
     }
   }
   require_near(run({x, gamma, beta},
-                   [](Graph& g, const std::vector<NodeId>& n) {
+                   [](ir::Graph& g, const std::vector<NodeId>& n) {
                      return composite::layer_norm(g, n[0], {-2, -1}, n[1], n[2], 1e-3);
                    }),
                expected);
   require_near(run({x, gamma},
-                   [](Graph& g, const std::vector<NodeId>& n) {
+                   [](ir::Graph& g, const std::vector<NodeId>& n) {
                      return composite::rms_norm(g, n[0], {1, 2}, n[1]);
                    }),
                rms);
-  Graph g;
+  ir::Graph g;
   const NodeId n = g.input("x", f32({2, 64})), bad = g.input("gamma", f32({63}));
   REQUIRE_THROWS_WITH(composite::layer_norm(g, n, {-1}, bad),
                       "error: layer_norm: gamma is f32[63], expected f32[64]");
@@ -259,13 +259,13 @@ TEST_CASE("group_norm, instance_norm and batch_norm") {
   const auto norm = [](const Values& v, Values& out) { row_norm(v, 1e-5, out); };
   for (const std::int64_t groups : {1, 2, 3, 6}) {
     require_near(run({x, gamma, beta},
-                     [&](Graph& g, const std::vector<NodeId>& n) {
+                     [&](ir::Graph& g, const std::vector<NodeId>& n) {
                        return composite::group_norm(g, n[0], groups, n[1], n[2]);
                      }),
                  affine(by_row(x, channels / groups * spatial, norm)));
   }
   require_near(run({x, gamma, beta},
-                   [&](Graph& g, const std::vector<NodeId>& n) {
+                   [&](ir::Graph& g, const std::vector<NodeId>& n) {
                      return composite::instance_norm(g, n[0], n[1], n[2]);
                    }),
                affine(by_row(x, spatial, norm)));
@@ -276,14 +276,14 @@ TEST_CASE("group_norm, instance_norm and batch_norm") {
     v = (v - mean.value(c)) / std::sqrt(variance.value(c) + 1e-5);
   }
   require_near(run({x, mean, variance, gamma, beta},
-                   [&](Graph& g, const std::vector<NodeId>& n) {
+                   [&](ir::Graph& g, const std::vector<NodeId>& n) {
                      return composite::batch_norm(g, n[0], n[1], n[2], n[3], n[4]);
                    }),
                affine(batch_normed));
 }
 
 TEST_CASE("group_norm names channels and groups that do not fit") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", f32({2, 4, 8}));
   for (const int groups : {0, -1, 3}) {
     REQUIRE_THROWS_WITH(
@@ -300,7 +300,7 @@ TEST_CASE("16-bit norms are computed in f32 and rounded once") {
   Type type;
   const Values got = run(
       {x, gamma},
-      [](Graph& g, const std::vector<NodeId>& n) { return composite::layer_norm(g, n[0], {-1}, n[1]); },
+      [](ir::Graph& g, const std::vector<NodeId>& n) { return composite::layer_norm(g, n[0], {-1}, n[1]); },
       &type);
   REQUIRE(type.dtype == DType::f16);
   Values expected = by_row(x, 100, [](const Values& v, Values& out) { row_norm(v, 1e-5, out); });
@@ -361,7 +361,7 @@ TEST_CASE("activations at ordinary values, infinities and NaN") {
     expected.insert(expected.end(), {kNan, row.at_minus_inf});
     const HostTensor x = tensor(f64({static_cast<std::int64_t>(in.size())}), in);
     require_near(run1(x,
-                      [&](Graph& g, NodeId n) {
+                      [&](ir::Graph& g, NodeId n) {
                         return expand_composite(g, *find_composite(row.name), std::span(&n, 1),
                                                 row.attributes);
                       }),
@@ -373,7 +373,7 @@ TEST_CASE("hardswish is exact where it changes its formula") {
   const double below = std::nextafter(-3.0F, -4.0F), above = std::nextafter(-3.0F, 0.0F);
   const double under = std::nextafter(3.0F, 0.0F), over = std::nextafter(3.0F, 4.0F);
   const auto y = run1(tensor(f32({8}), {-3, below, above, 3, under, over, 0, -1}),
-                      [](Graph& g, NodeId n) { return composite::hardswish(g, n); });
+                      [](ir::Graph& g, NodeId n) { return composite::hardswish(g, n); });
   require_near(y, {0, 0, above * (above + 3) / 6, 3, under * (under + 3) / 6, over, 0, -1.0 / 3}, 1e-15);
 }
 
@@ -384,7 +384,7 @@ TEST_CASE("losses") {
   for (const std::string reduction : {"mean", "sum"}) {
     require_near(
         run({x, y},
-            [&](Graph& g, const std::vector<NodeId>& n) { return composite::mse(g, n[0], n[1], reduction); }),
+            [&](ir::Graph& g, const std::vector<NodeId>& n) { return composite::mse(g, n[0], n[1], reduction); }),
         {reduction == "mean" ? squares / 10 : squares});
   }
   const HostTensor targets = tensor({DType::i32, {2}}, {4, 1});
@@ -393,15 +393,15 @@ TEST_CASE("losses") {
   losses.push_back(row_lse(Values(rows.begin(), rows.begin() + 5)) - x.value(4));
   losses.push_back(row_lse(Values(rows.begin() + 5, rows.end())) - x.value(6));
   require_near(run({x, targets},
-                   [&](Graph& g, const std::vector<NodeId>& n) {
+                   [&](ir::Graph& g, const std::vector<NodeId>& n) {
                      return composite::cross_entropy(g, n[0], n[1], "none");
                    }),
                losses);
   require_near(
       run({x, targets},
-          [&](Graph& g, const std::vector<NodeId>& n) { return composite::cross_entropy(g, n[0], n[1]); }),
+          [&](ir::Graph& g, const std::vector<NodeId>& n) { return composite::cross_entropy(g, n[0], n[1]); }),
       {(losses[0] + losses[1]) / 2});
-  Graph g;
+  ir::Graph g;
   const NodeId logits = g.input("logits", f32({2, 5}));
   REQUIRE_THROWS_WITH(composite::cross_entropy(g, logits, g.input("t", {DType::i64, {3}})),
                       Catch::Contains("logits are f32[2,5] and targets i64[3]"));
@@ -410,7 +410,7 @@ TEST_CASE("losses") {
 }
 
 TEST_CASE("axes are checked by the composite's name") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", f32({3, 4}));
   REQUIRE_THROWS_WITH(composite::softmax(g, x, {2}), "error: softmax: axis 2 is out of range for rank 2");
   REQUIRE_THROWS_WITH(composite::layer_norm(g, x, {1, -1}),
@@ -429,7 +429,7 @@ TEST_CASE("the table is complete and checks what it is given") {
     REQUIRE(find_composite(row.name) == &row);
     REQUIRE_FALSE(parse_scalar_op(row.name));
     REQUIRE_FALSE(parse_monoid(row.name));
-    Graph g;
+    ir::Graph g;
     std::vector<NodeId> operands;
     for (const CompositeOperand& operand : row.operands) {
       const bool image = row.operands.size() > 1 && row.name.find("_norm") != std::string_view::npos;
@@ -452,7 +452,7 @@ TEST_CASE("the table is complete and checks what it is given") {
   }
   REQUIRE(find_composite("exp") == nullptr);
 
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", f32({2, 4}));
   const auto expand = [&](const char* name, const CompositeAttrs& attributes, std::size_t count = 1) {
     const std::vector<NodeId> operands(count, x);

@@ -57,7 +57,7 @@ TEST_CASE("dsl: the program of the first page builds the graph of its text form"
   auto gamma = g.input("gamma", bz::f32, {64}), beta = g.input("beta", bz::f32, {64});
   auto n = bz::group_norm(x, 16, gamma, beta, 1e-5);
   g.output("y", bz::logsumexp(x + bz::hardswish(bz::tanh(n)), {1}, bz::keepdims));
-  const bz::IrGraph text = bz::parse(R"(graph gn_tail {
+  const ir::Graph text = bz::parse(R"(graph gn_tail {
     %x     = input f32[2, 64, 6, 6]
     %gamma = input f32[64]
     %beta  = input f32[64]

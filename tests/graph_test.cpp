@@ -289,7 +289,7 @@ TEST_CASE("targets are known by name") {
 }
 
 TEST_CASE("inference gives each node its type") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", {DType::f16, {2, 3, 4}});
   const NodeId b = g.input("b", {DType::boolean, {2, 3, 4}});
   REQUIRE(g.type(g.map(ScalarOp::exp, {x})) == Type{DType::f16, {2, 3, 4}});
@@ -312,7 +312,7 @@ TEST_CASE("inference gives each node its type") {
 }
 
 TEST_CASE("broadcasting follows NumPy") {
-  Graph g;
+  ir::Graph g;
   const auto input = [&](const char* name, Shape s) { return g.input(name, {DType::f32, std::move(s)}); };
   std::vector<NodeId> nodes = {input("a", {4, 1, 3}), input("b", {5, 1}), input("c", {})};
   g.broadcast_together(nodes, "add");
@@ -330,7 +330,7 @@ TEST_CASE("broadcasting follows NumPy") {
 }
 
 TEST_CASE("errors name the place, the operation and both values") {
-  Graph g;
+  ir::Graph g;
   g.set_location({"gn.cpp", 14});
   const NodeId x = g.input("x", {DType::f32, {3, 4}});
   const NodeId i = g.input("i", {DType::i32, {3, 4}});
@@ -426,7 +426,7 @@ TEST_CASE("errors name the place, the operation and both values") {
 }
 
 TEST_CASE("nodes remember the composites they come from") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", {});
   NodeId inner = kNoNode;
   {
@@ -438,7 +438,7 @@ TEST_CASE("nodes remember the composites they come from") {
   REQUIRE(g.scopes()[static_cast<std::size_t>(g.node(inner).scope)] == "layer_norm.1/mean.2");
   REQUIRE(g.node(after).scope == 0);
 
-  Graph copy;
+  ir::Graph copy;
   const NodeId cx = copy.copy(g, x, {});
   const NodeId ci = copy.copy(g, inner, {cx});
   REQUIRE(copy.scopes()[static_cast<std::size_t>(copy.node(ci).scope)] == "layer_norm.1/mean.2");
@@ -449,7 +449,7 @@ TEST_CASE("nodes remember the composites they come from") {
 }
 
 TEST_CASE("op names tell the component of a reduction unless it is the user's") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", {DType::f32, {4}});
   REQUIRE(g.node(g.reduce(Monoid::argmax, x, {0}, false)).op_name() == "argmax");
   REQUIRE(g.node(g.reduce({Monoid::argmax, {0}, false, 0, false}, {x})).op_name() == "argmax.0");
@@ -460,14 +460,14 @@ TEST_CASE("op names tell the component of a reduction unless it is the user's") 
 }
 
 TEST_CASE("the verifier finds what copying can break") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.input("x", {DType::f32, {4}});
   const NodeId y = g.input("y", {DType::f32, {5}});
   const NodeId sum = g.map(ScalarOp::add, {x, x});
   const NodeId total = g.reduce(Monoid::sum, x, {0}, false);
   REQUIRE(verify(g).empty());
 
-  Graph broken;
+  ir::Graph broken;
   const NodeId bx = broken.copy(g, x, {}), by = broken.copy(g, y, {});
   broken.copy(g, sum, {bx, by});
   broken.copy(g, sum, {by, by});
@@ -479,7 +479,7 @@ TEST_CASE("the verifier finds what copying can break") {
   REQUIRE_THAT(problems[2], Contains("sum needs an operand"));
   REQUIRE_THROWS_WITH(verify_or_throw(broken, "a pass"), Contains("graph main is broken after a pass"));
 
-  Graph absent;
+  ir::Graph absent;
   const NodeId padded = absent.pad(absent.input("x", {DType::f32, {4}}), {1}, {0}, std::nullopt);
   absent.reduce(Monoid::sum, absent.reshape(padded, {5, 1}), {0}, false);
   REQUIRE(verify(absent).empty());
@@ -487,7 +487,7 @@ TEST_CASE("the verifier finds what copying can break") {
   absent.output("p", padded);
   REQUIRE(verify(absent).size() == 2);
 
-  Graph unrounded;
+  ir::Graph unrounded;
   Scalar value = Scalar::of(DType::f16, 1);
   value.f = 1.00001;
   unrounded.constant(value);
@@ -495,7 +495,7 @@ TEST_CASE("the verifier finds what copying can break") {
 }
 
 TEST_CASE("a long chain is built, checked, copied and freed in linear time") {
-  Graph g;
+  ir::Graph g;
   NodeId x = g.input("x", {DType::f32, {4}});
   for (int k = 0; k < 100000; ++k) {
     const auto scope = g.scope("step");
@@ -503,7 +503,7 @@ TEST_CASE("a long chain is built, checked, copied and freed in linear time") {
   }
   g.output("y", x);
   verify_or_throw(g, "building");
-  Graph copy;
+  ir::Graph copy;
   for (NodeId id = 0; id < g.size(); ++id) copy.copy(g, id, g.node(id).operands);
   copy.output("y", x);
   REQUIRE(same(g, copy));

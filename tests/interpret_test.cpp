@@ -43,7 +43,7 @@ void require_same(const std::vector<double>& got, const std::vector<double>& exp
   }
 }
 
-std::vector<double> run(Graph& g, NodeId y, const std::map<std::string, HostTensor>& inputs = {}) {
+std::vector<double> run(ir::Graph& g, NodeId y, const std::map<std::string, HostTensor>& inputs = {}) {
   static int count = 0;
   const std::string name = "y" + std::to_string(count++);
   g.output(name, y);
@@ -52,7 +52,7 @@ std::vector<double> run(Graph& g, NodeId y, const std::map<std::string, HostTens
 }
 
 std::vector<double> reduce_row(Monoid monoid, const std::vector<double>& row, DType dtype = DType::f32) {
-  Graph g;
+  ir::Graph g;
   const Type type{dtype, {static_cast<std::int64_t>(row.size())}};
   return run(g, g.reduce(monoid, g.input("x", type), {0}, false), {{"x", tensor(type, row)}});
 }
@@ -66,7 +66,7 @@ std::vector<double> iota_values(std::int64_t count) {
 }  // namespace
 
 TEST_CASE("views move elements where they say") {
-  Graph g;
+  ir::Graph g;
   const Type type{DType::i32, {2, 3}};
   const std::map<std::string, HostTensor> in = {{"x", tensor(type, {0, 1, 2, 3, 4, 5})}};
   const NodeId x = g.input("x", type);
@@ -91,7 +91,7 @@ TEST_CASE("a reshape of any view is the row-major order of what the view shows")
   const Type type{DType::f64, {2, 3, 4}};
   const auto shapes = std::vector<Shape>{{24}, {4, 6}, {2, 2, 6}, {1, 24, 1}, {3, 8}, {2, 12}, {6, 4}};
   for (const Shape& shape : shapes) {
-    Graph g;
+    ir::Graph g;
     const NodeId x = g.input("x", type);
     const std::vector<NodeId> views = {x,
                                        g.permute(x, {2, 0, 1}),
@@ -110,7 +110,7 @@ TEST_CASE("a reshape of any view is the row-major order of what the view shows")
 
 TEST_CASE("reductions are right at every length") {
   for (const std::int64_t n : {1, 2, 3, 31, 32, 33, 64, 700, 2047, 2048, 2049, 5000}) {
-    Graph g;
+    ir::Graph g;
     const Type type{DType::f64, {3, n}};
     const HostTensor x = random_tensor(type, static_cast<std::uint64_t>(n));
     const NodeId in = g.input("x", type);
@@ -150,7 +150,7 @@ TEST_CASE("reductions over axes that are not neighbours") {
   const Type type{DType::f64, {2, 3, 4, 2, 3, 5}};
   const HostTensor x = random_tensor(type, 7);
   for (const bool keepdims : {false, true}) {
-    Graph g;
+    ir::Graph g;
     const NodeId in = g.input("x", type);
     const NodeId y = g.reduce(Monoid::sum, in, {0, 2, -1}, keepdims);
     REQUIRE(g.type(y).shape == (keepdims ? Shape{1, 3, 1, 2, 3, 1} : Shape{3, 2, 3}));
@@ -190,7 +190,7 @@ TEST_CASE("max and min of infinities and of one element") {
 }
 
 TEST_CASE("reductions of no elements") {
-  Graph g;
+  ir::Graph g;
   const Type floats{DType::f32, {3, 0}}, bools{DType::boolean, {3, 0}};
   const std::map<std::string, HostTensor> in = {{"x", HostTensor(floats)}, {"b", HostTensor(bools)}};
   const NodeId x = g.input("x", floats), b = g.input("b", bools);
@@ -209,7 +209,7 @@ TEST_CASE("integer sums and products wrap in their type") {
 }
 
 TEST_CASE("no rewrite hides an overflow or a subnormal") {
-  Graph g;
+  ir::Graph g;
   const auto c = [&](double v) { return g.constant(Scalar::of(DType::f64, v)); };
   const NodeId big = c(1e200);
   require_same(run(g, g.map(ScalarOp::sqrt, {g.map(ScalarOp::mul, {big, big})})), {kInf});
@@ -223,7 +223,7 @@ TEST_CASE("no rewrite hides an overflow or a subnormal") {
 
 TEST_CASE("tanh saturates and keeps zeros and NaN") {
   const Type type{DType::f32, {8}};
-  Graph g;
+  ir::Graph g;
   const NodeId t = g.map(ScalarOp::tanh, {g.input("x", type)});
   const auto y = run(g, t, {{"x", tensor(type, {9.02, -15, 44.5, -88.8, 1e10, -kInf, -0.0, kNan})}});
   const std::vector<double> expected = {1, -1, 1, -1, 1, -1, -0.0, kNan};
@@ -232,20 +232,20 @@ TEST_CASE("tanh saturates and keeps zeros and NaN") {
 }
 
 TEST_CASE("casts round, other nodes of 16-bit types do not") {
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.constant(Scalar::of(DType::f16, 2048));
   const NodeId one = g.constant(Scalar::of(DType::f16, 1));
   const NodeId sum = g.map(ScalarOp::add, {x, one});
   require_same(run(g, sum), {2049});
   require_same(run(g, g.map(ScalarOp::cast, {sum}, DType::f16)), {2048});
-  Graph rounded;
+  ir::Graph rounded;
   rounded.output("y", rounded.copy(g, 0, {}));
   REQUIRE(interpret(rounded, {}).at("y").value(0) == 2048);
 }
 
 TEST_CASE("an f16 sum does not overflow and a bf16 sum keeps counting") {
   const Type half{DType::f16, {1000}}, brain{DType::bf16, {70000}};
-  Graph g;
+  ir::Graph g;
   const NodeId h = g.reduce(Monoid::sum, g.input("h", half), {0}, false);
   const NodeId b = g.reduce(Monoid::sum, g.input("b", brain), {0}, false);
   REQUIRE(g.type(h).dtype == DType::f16);
@@ -260,7 +260,7 @@ TEST_CASE("compiler-made reductions: components, explicit index, merge and absen
   const Type type{DType::f32, {2, 70}};
   const HostTensor x = random_tensor(type, 3);
   const std::map<std::string, HostTensor> in = {{"x", x}};
-  Graph g;
+  ir::Graph g;
   const NodeId a = g.input("x", type);
   const NodeId index = g.iota(DType::i64, {2, 70}, 1);
 
@@ -304,7 +304,7 @@ TEST_CASE("compiler-made reductions: components, explicit index, merge and absen
 TEST_CASE("a matrix product through broadcast, multiply and sum") {
   const Type left{DType::f32, {17, 40}}, right{DType::f32, {40, 23}};
   const HostTensor a = random_tensor(left, 1), b = random_tensor(right, 2);
-  Graph g;
+  ir::Graph g;
   const NodeId x = g.broadcast(g.input("a", left), {17, 23, 40}, {0, 2});
   const NodeId y = g.broadcast(g.permute(g.input("b", right), {1, 0}), {17, 23, 40}, {1, 2});
   const auto got =
@@ -321,7 +321,7 @@ TEST_CASE("a matrix product through broadcast, multiply and sum") {
 TEST_CASE("a value used by several nodes and outputs is computed once and kept as long as it is needed") {
   const Type type{DType::f64, {5000}};
   const HostTensor x = random_tensor(type, 5);
-  Graph g;
+  ir::Graph g;
   const NodeId in = g.input("x", type);
   const NodeId e = g.map(ScalarOp::exp, {in});
   const NodeId total = g.broadcast_to(g.reduce(Monoid::sum, e, {0}, true), {5000});
@@ -338,7 +338,7 @@ TEST_CASE("a value used by several nodes and outputs is computed once and kept a
 }
 
 TEST_CASE("long chains are evaluated without recursion") {
-  Graph g;
+  ir::Graph g;
   const NodeId one = g.broadcast_to(g.constant(Scalar::of(DType::f64, 1)), {4});
   NodeId y = g.input("x", {DType::f64, {4}});
   for (int k = 0; k < 100000; ++k) y = g.map(ScalarOp::add, {y, one});
@@ -346,7 +346,7 @@ TEST_CASE("long chains are evaluated without recursion") {
 }
 
 TEST_CASE("inputs are checked by name and type") {
-  Graph g;
+  ir::Graph g;
   g.output("y", g.input("x", {DType::f32, {4}}));
   REQUIRE_THROWS_WITH(interpret(g, {}), "error: input x is missing; it is f32[4]");
   REQUIRE_THROWS_WITH(interpret(g, {{"x", HostTensor({DType::f16, {4}})}}),

@@ -9,16 +9,16 @@ using namespace bz::pass_testing;
 
 namespace {
 
-Graph both(const Graph& g) { return online(simplify(g)); }
+ir::Graph both(const ir::Graph& g) { return online(simplify(g)); }
 
-Graph checked(const std::string& text, double tolerance = 1e-11) {
-  Graph after = check_pass(both, parse(text), tolerance);
+ir::Graph checked(const std::string& text, double tolerance = 1e-11) {
+  ir::Graph after = check_pass(both, parse(text), tolerance);
   CHECK(same(after, online(after)));
   CHECK(same(after, simplify(after)));
   return after;
 }
 
-int count_reductions(const Graph& g, Monoid monoid) {
+int count_reductions(const ir::Graph& g, Monoid monoid) {
   int count = 0;
   for (NodeId id = 0; id < g.size(); ++id) {
     const ReduceAttrs* reduce = g.node(id).as<ReduceAttrs>();
@@ -28,7 +28,7 @@ int count_reductions(const Graph& g, Monoid monoid) {
 }
 
 // All reductions are components of one state.
-bool one_state(const Graph& g, Monoid monoid) {
+bool one_state(const ir::Graph& g, Monoid monoid) {
   const ReduceAttrs* first = nullptr;
   NodeId operand = kNoNode;
   for (NodeId id = 0; id < g.size(); ++id) {
@@ -44,7 +44,7 @@ bool one_state(const Graph& g, Monoid monoid) {
   return first != nullptr;
 }
 
-std::vector<double> run(const Graph& g, const Inputs& inputs) {
+std::vector<double> run(const ir::Graph& g, const Inputs& inputs) {
   std::vector<double> out;
   auto results = interpret(g, inputs);
   const HostTensor& t = results.begin()->second;
@@ -64,7 +64,7 @@ HostTensor tensor(const Type& type, const std::vector<double>& values) {
 
 TEST_CASE("online: softmax by hand is one state") {
   for (const char* type : {"f32", "f16", "bf16", "f64"}) {
-    Graph g = checked(fmt::format(R"(graph g {{ %x = input {}[15, 16]
+    ir::Graph g = checked(fmt::format(R"(graph g {{ %x = input {}[15, 16]
       %m = max %x {{axes = [1], keepdims = true}}
       %d = sub %x, %m
       %e = exp %d
@@ -86,11 +86,11 @@ TEST_CASE("online: every guard of the maximum, with and without kept axes") {
   for (const char* guard :
        {"%i = isinf %m\n%p = select %i, 0, %m\n", "%i = isfinite %m\n%p = select %i, %m, 0\n",
         "%i = eq %m, -inf\n%p = select %i, 0, %m\n", "%p = add %m, -0\n"}) {
-    Graph g = checked(head + "%m = max %x {axes = [1]}\n" + guard + tail);
+    ir::Graph g = checked(head + "%m = max %x {axes = [1]}\n" + guard + tail);
     INFO(print(g));
     CHECK(one_state(g, Monoid::max_sumexp));
   }
-  Graph kept = checked(head + R"(
+  ir::Graph kept = checked(head + R"(
     %m = max %x {axes = [1], keepdims = true}
     %b = broadcast %m {shape = [15, 16]}
     %i = isinf %b
@@ -105,14 +105,14 @@ TEST_CASE("online: every guard of the maximum, with and without kept axes") {
 }
 
 TEST_CASE("online: softmax over several, outer and reshaped axes") {
-  Graph outer = checked(R"(graph g { %x = input f32[16, 15]
+  ir::Graph outer = checked(R"(graph g { %x = input f32[16, 15]
     %m = max %x {axes = [0]} %d = sub %x, %m %e = exp %d %s = sum %e {axes = [0]} %y = div %e, %s output %y })");
   CHECK(one_state(outer, Monoid::max_sumexp));
-  Graph several = checked(R"(graph g { %x = input f32[5, 3, 1, 15]
+  ir::Graph several = checked(R"(graph g { %x = input f32[5, 3, 1, 15]
     %r = mul %x, 0.5
     %m = max %r {axes = [0, 3], keepdims = true} %d = sub %r, %m %e = exp %d %s = sum %e {axes = [0, 3]} output %s })");
   CHECK(one_state(several, Monoid::max_sumexp));
-  Graph whole = checked(R"(graph g { %x = input f32[15, 15]
+  ir::Graph whole = checked(R"(graph g { %x = input f32[15, 15]
     %m = max %x %d = sub %x, %m %e = exp %d %s = sum %e output %s })");
   CHECK(one_state(whole, Monoid::max_sumexp));
 }
@@ -125,20 +125,20 @@ TEST_CASE("online: what is no softmax stays") {
         "%s = sum %e {axes = [1]}",
         "%m = max %x {axes = [1]} %d = sub %x, %m %e = exp %d %s = sum %e {axes = [1]}",
         "%e = exp %x %s = sum %e {axes = [1]}"}) {
-    Graph g = checked("graph g { %x = input f32[15, 15]\n" + std::string(body) + "\noutput %s }");
+    ir::Graph g = checked("graph g { %x = input f32[15, 15]\n" + std::string(body) + "\noutput %s }");
     CHECK(count_reductions(g, Monoid::max_sumexp) == 0);
   }
 }
 
 TEST_CASE("online: logsumexp of infinite rows and far values") {
-  Graph g = both(parse(R"(graph g { %x = input f32[2, 2]
+  ir::Graph g = both(parse(R"(graph g { %x = input f32[2, 2]
     %m = max %x {axes = [1]} %i = isinf %m %p = select %i, 0, %m
     %b = broadcast %p {shape = [2, 2], dims = [0]} %d = sub %x, %b %e = exp %d
     %s = sum %e {axes = [1]} %l = log %s %y = add %p, %l output %y })"));
   std::vector<double> y = run(g, {{"x", tensor({DType::f32, {2, 2}}, {1, 2, -kInf, -kInf})}});
   CHECK(y[0] == Approx(2.3132617));
   CHECK(y[1] == -kInf);
-  Graph log_softmax = both(parse(R"(graph g { %x = input f32[1, 3]
+  ir::Graph log_softmax = both(parse(R"(graph g { %x = input f32[1, 3]
     %m = max %x {axes = [1], keepdims = true} %d = sub %x, %m %e = exp %d
     %s = sum %e {axes = [1], keepdims = true} %l = log %s %y = sub %d, %l output %y })"));
   y = run(log_softmax, {{"x", tensor({DType::f32, {1, 3}}, {-1e7, -1e7, -1e7 + 1})}});
@@ -157,7 +157,7 @@ TEST_CASE("online: variance is moments, however the mean is written") {
   for (const char* mean : means) {
     for (const char* deviation : deviations) {
       for (const char* square : squares) {
-        Graph g =
+        ir::Graph g =
             checked(fmt::format("graph g {{ %x = input f32[15, 12]\n{}\n{}\n{}\n%v = sum %q {{axes = [1]}}\n"
                                 "output %v\noutput %d\noutput %k }}",
                                 mean, deviation, square),
@@ -170,7 +170,7 @@ TEST_CASE("online: variance is moments, however the mean is written") {
 }
 
 TEST_CASE("online: group norm over reshaped groups and batch norm over several axes") {
-  Graph group = checked(R"(graph g { %x = input f32[3, 8, 5, 5]
+  ir::Graph group = checked(R"(graph g { %x = input f32[3, 8, 5, 5]
     %r = reshape %x {shape = [3, 2, 100]}
     %t = sum %r {axes = [2], keepdims = true}
     %m = div %t, 100
@@ -184,7 +184,7 @@ TEST_CASE("online: group norm over reshaped groups and batch norm over several a
     %y = reshape %n {shape = [3, 8, 5, 5]}
     output %y })");
   CHECK(one_state(group, Monoid::moments));
-  Graph batch = checked(R"(graph g { %x = input f16[4, 3, 5, 1]
+  ir::Graph batch = checked(R"(graph g { %x = input f16[4, 3, 5, 1]
     %t = sum %x {axes = [0, 2, 3], keepdims = true} %m = div %t, 20 %d = sub %x, %m
     %q = mul %d, %d %v = sum %q {axes = [0, 2, 3]} output %v })");
   CHECK(one_state(batch, Monoid::moments));
@@ -198,13 +198,13 @@ TEST_CASE("online: what is no variance stays") {
         "%v = sum %q {axes = [0]}",
         "%q = mul %x, %x %v = sum %q {axes = [1]}",
         "%t = sum %x {axes = [1], keepdims = true} %m = div %t, 12 %v = sub %x, %m"}) {
-    Graph g = checked("graph g { %x = input f32[15, 12]\n" + std::string(body) + "\noutput %v }");
+    ir::Graph g = checked("graph g { %x = input f32[15, 12]\n" + std::string(body) + "\noutput %v }");
     CHECK(count_reductions(g, Monoid::moments) == 0);
   }
 }
 
 TEST_CASE("online: layer norm of large near values") {
-  Graph g = both(parse(R"(graph g { %x = input f32[2, 4]
+  ir::Graph g = both(parse(R"(graph g { %x = input f32[2, 4]
     %t = sum %x {axes = [1], keepdims = true} %m = div %t, 4 %d = sub %x, %m %q = mul %d, %d
     %v = sum %q {axes = [1], keepdims = true} %w = div %v, 4 %e = add %w, 1e-05 %s = sqrt %e %y = div %d, %s output %y })"));
   std::vector<double> y =
@@ -215,14 +215,14 @@ TEST_CASE("online: layer norm of large near values") {
 }
 
 TEST_CASE("online: a sum beside the row it divides") {
-  Graph g = checked(R"(graph g { %x = input f32[4, 32]
+  ir::Graph g = checked(R"(graph g { %x = input f32[4, 32]
     %s = sum %x {axes = [1], keepdims = true} %q = div %x, %s %y = add %x, %q output %y })");
   CHECK(count_reductions(g, Monoid::sum) == 1);
 }
 
 TEST_CASE("online: mean of squared deviations over everything") {
   for (const char* shape : {"128", "4, 32"}) {
-    Graph g = checked(fmt::format(
+    ir::Graph g = checked(fmt::format(
         "graph g {{ %x = input f32[{}] %m = mean %x %d = sub %x, %m %q = square %d %y = mean %q output %y }}",
         shape));
     CHECK(one_state(g, Monoid::moments));
@@ -234,7 +234,7 @@ TEST_CASE("online: composites take the same form as programs written by hand") {
   for (const char* op : {"softmax", "log_softmax", "logsumexp"}) {
     for (const char* type : {"f32", "bf16"}) {
       for (const char* axes : {"[1]", "[0]", "[0, 2]"}) {
-        Graph g = checked(fmt::format(
+        ir::Graph g = checked(fmt::format(
             "graph g {{ %x = input {}[5, 9, 6] %y = {} %x {{axes = {}}} output %y }}", type, op, axes));
         INFO(print(g));
         CHECK(one_state(g, Monoid::max_sumexp));
@@ -244,7 +244,7 @@ TEST_CASE("online: composites take the same form as programs written by hand") {
   for (const char* op : {"layer_norm %x {axes = [1, 2]}", "layer_norm %x", "group_norm %x {groups = 3}",
                          "instance_norm %x", "var %x {axes = [0, 2]}", "std %x {axes = [1]}"}) {
     for (const char* type : {"f32", "f16"}) {
-      Graph g =
+      ir::Graph g =
           checked(fmt::format("graph g {{ %x = input {}[5, 9, 6] %y = {} output %y }}", type, op), 1e-6);
       INFO(print(g));
       CHECK(one_state(g, Monoid::moments));

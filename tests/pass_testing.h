@@ -51,7 +51,7 @@ inline HostTensor some_edges(const Type& type, std::uint64_t seed, int one_in) {
 using Inputs = std::map<std::string, HostTensor>;
 
 // Bitwise for `tolerance` 0, but for NaN, which has no sign.
-inline void check_equal(const Graph& before, const Graph& after, const Inputs& inputs, double tolerance) {
+inline void check_equal(const ir::Graph& before, const ir::Graph& after, const Inputs& inputs, double tolerance) {
   auto want = interpret_reference(before, inputs), got = interpret_reference(after, inputs);
   REQUIRE(want.size() == got.size());
   for (const auto& [name, w] : want) {
@@ -74,8 +74,8 @@ inline void check_equal(const Graph& before, const Graph& after, const Inputs& i
 
 // The pass on the program, verified, compared on every_edge() and on random inputs; returns its result.
 template <class Pass>
-Graph check_pass(const Pass& pass, const Graph& before, double tolerance = 0) {
-  Graph after = pass(before);
+ir::Graph check_pass(const Pass& pass, const ir::Graph& before, double tolerance = 0) {
+  ir::Graph after = pass(before);
   INFO(print(after));
   CHECK_NOTHROW(verify_or_throw(after, "the pass"));
   for (int round = 0; round < 7; ++round) {

@@ -8,14 +8,14 @@ using namespace bz::pass_testing;
 
 namespace {
 
-Graph checked(const std::string& text, double tolerance = 0) {
-  Graph once = check_pass(simplify, parse(text), tolerance);
+ir::Graph checked(const std::string& text, double tolerance = 0) {
+  ir::Graph once = check_pass(simplify, parse(text), tolerance);
   CHECK(same(once, simplify(once)));
   return once;
 }
 
 // The line that defines the output of a one-output graph, without its name: "sub %x, %y".
-std::string result_of(const Graph& g) {
+std::string result_of(const ir::Graph& g) {
   const Output& o = g.outputs().front();
   std::string text = print(g), name = g.node(o.node).name;
   if (g.node(o.node).as<InputAttrs>()) return "%" + name;
@@ -32,7 +32,7 @@ std::string simple(const std::string& lines, const std::string& type = "f32", do
                            tolerance));
 }
 
-std::size_t count_nodes(const Graph& g, const std::string& op) {
+std::size_t count_nodes(const ir::Graph& g, const std::string& op) {
   std::size_t count = 0;
   for (NodeId id = 0; id < g.size(); ++id) count += g.node(id).op_name() == op;
   return count;
@@ -196,7 +196,7 @@ TEST_CASE("simplify: views of views are one view") {
 }
 
 TEST_CASE("simplify: maps are computed before broadcasts and reshapes") {
-  Graph g = checked(R"(graph g { %x = input f32[4, 8] %m = input f32[4]
+  ir::Graph g = checked(R"(graph g { %x = input f32[4, 8] %m = input f32[4]
     %k = reshape %m {shape = [4, 1]}
     %b = broadcast %k {shape = [4, 8]}
     %i = isinf %b
@@ -229,13 +229,13 @@ TEST_CASE("simplify: reductions") {
   CHECK(result_of(reduced("%y = all %x {axes = [1]}", "bool[3, 0]")) == "constant bool[3] true");
   CHECK(result_of(reduced("%y = argmax %x {axes = [1]}", "f32[3, 1]")) == "constant i64[3] 0");
   CHECK(result_of(reduced("%y = argmax %x {axes = [1]}", "f32[3, 8]")) == "argmax %x, %1 {axes = [1]}");
-  Graph both = reduced("%y = argmin %x {axes = [0, 2], keepdims = true}", "f32[3, 4, 15]");
+  ir::Graph both = reduced("%y = argmin %x {axes = [0, 2], keepdims = true}", "f32[3, 4, 15]");
   CHECK_THAT(print(both), Catch::Contains("argmin %x, ") && Catch::Contains(", 15\n"));
   CHECK(count_nodes(both, "iota") == 2);
 }
 
 TEST_CASE("simplify: equal computations are one node, the first one") {
-  Graph g = checked(R"(graph g { %x = input f32[4, 8] %y = input f32[4, 8] %unused = input f32[3]
+  ir::Graph g = checked(R"(graph g { %x = input f32[4, 8] %y = input f32[4, 8] %unused = input f32[3]
     %a = add %x, %y @first.1
     %b = add %y, %x @second.2
     %dead = exp %x
@@ -275,7 +275,7 @@ TEST_CASE("simplify: empty tensors") {
 }
 
 TEST_CASE("simplify: long chains take linear time and no stack") {
-  Graph g;
+  ir::Graph g;
   NodeId x = g.input("x", {DType::f32, {4}});
   NodeId y = g.reshape(x, {2, 2});
   for (int i = 0; i < 50000; ++i) {
@@ -283,7 +283,7 @@ TEST_CASE("simplify: long chains take linear time and no stack") {
     y = g.map(ScalarOp::add, {y, g.constant(Scalar::of(DType::f32, i), {2, 2})});
   }
   g.output("y", y);
-  Graph s = simplify(g);
+  ir::Graph s = simplify(g);
   CHECK(s.size() > 100000);
   CHECK(same(s, simplify(s)));
 }

@@ -9,10 +9,10 @@ using namespace bz;
 
 namespace {
 
-void check_round_trip(const Graph& g) {
+void check_round_trip(const ir::Graph& g) {
   std::string text = print(g);
   INFO(text);
-  Graph again = parse(text);
+  ir::Graph again = parse(text);
   CHECK(same(g, again));
   CHECK(print(again) == text);
 }
@@ -32,7 +32,7 @@ std::string with_x(const std::string& body) { return "graph g {\n%x = input f32[
 }  // namespace
 
 TEST_CASE("text: a program reads as the graph it describes") {
-  Graph g = parse(R"(
+  ir::Graph g = parse(R"(
 graph softmax(R = 4, D = 8) {  # rows
   %x = input f32[R, D]
   %m = max %x {axes = [-1], keepdims = true}   // the peak
@@ -61,7 +61,7 @@ graph softmax(R = 4, D = 8) {  # rows
 }
 
 TEST_CASE("text: every kind of node survives the round trip") {
-  Graph g("all kinds");
+  ir::Graph g("all kinds");
   NodeId x = g.input("x", {DType::f32, {4, 8}});
   NodeId b = g.input("b", {DType::boolean, {8}});
   NodeId i = g.iota(DType::i64, {4, 8}, 1);
@@ -90,7 +90,7 @@ TEST_CASE("text: every kind of node survives the round trip") {
 
 TEST_CASE("text: every map in every type it takes survives the round trip") {
   for (DType t : kAllDTypes) {
-    Graph g;
+    ir::Graph g;
     NodeId x = g.input("x", {t, {3}}), c = g.input("c", {DType::boolean, {3}});
     for (const ScalarOpInfo& row : scalar_ops()) {
       if (!accepts(row.op, t)) continue;
@@ -104,7 +104,7 @@ TEST_CASE("text: every map in every type it takes survives the round trip") {
 
 TEST_CASE("text: constants are exact") {
   const double inf = std::numeric_limits<double>::infinity();
-  Graph g;
+  ir::Graph g;
   for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     for (double v : {0.0, -0.0, 0.1, -1.0 / 3, 1e-45, 5e-324, 6e-8, 65504.0, 3.3895313892515355e38, 1e20, inf,
                      -inf, std::numeric_limits<double>::quiet_NaN(), 16777217.0, 123456789012345680000.0}) {
@@ -123,7 +123,7 @@ TEST_CASE("text: constants are exact") {
 }
 
 TEST_CASE("text: names are unique, and survive") {
-  Graph g("a graph \"quoted\"\n");
+  ir::Graph g("a graph \"quoted\"\n");
   NodeId x = g.input("x", {DType::f32, {2}});
   NodeId a = g.map(ScalarOp::exp, {x});
   NodeId b = g.map(ScalarOp::exp, {a});
@@ -140,7 +140,7 @@ TEST_CASE("text: names are unique, and survive") {
 }
 
 TEST_CASE("text: literals are constants of the type and shape of the other operands") {
-  Graph g = parse(with_x(R"(
+  ir::Graph g = parse(with_x(R"(
     %h = cast %x {dtype = f16}
     %a = mul 0.1, %h
     %c = gt %x, -inf
@@ -156,7 +156,7 @@ TEST_CASE("text: literals are constants of the type and shape of the other opera
 }
 
 TEST_CASE("text: a constant stands in place only when the parser would make it there") {
-  Graph g;
+  ir::Graph g;
   NodeId x = g.input("x", {DType::f32, {2}});
   NodeId shared = g.constant(Scalar::of(DType::f32, 2), {2});
   g.map(ScalarOp::mul, {x, shared});
@@ -175,7 +175,7 @@ TEST_CASE("text: a constant stands in place only when the parser would make it t
 }
 
 TEST_CASE("text: scopes") {
-  Graph g = parse(with_x("%e = exp %x @softmax.1/max.2\n%f = exp %e\n%h = exp %f @softmax.1"));
+  ir::Graph g = parse(with_x("%e = exp %x @softmax.1/max.2\n%f = exp %e\n%h = exp %f @softmax.1"));
   CHECK(g.scopes()[static_cast<std::size_t>(g.node(1).scope)] == "softmax.1/max.2");
   CHECK(g.node(2).scope == 0);
   check_round_trip(g);
@@ -255,7 +255,7 @@ TEST_CASE("text: arbitrary bytes are refused, never more") {
 }
 
 TEST_CASE("text: a chain of 100000 nodes") {
-  Graph g;
+  ir::Graph g;
   NodeId x = g.input("x", {DType::f32, {4}});
   for (int i = 0; i < 50000; ++i) {
     x = g.map(ScalarOp::mul, {x, g.constant(Scalar::of(DType::f32, 0.5), {4})});
@@ -265,7 +265,7 @@ TEST_CASE("text: a chain of 100000 nodes") {
 }
 
 TEST_CASE("text: composites expand under their scope and keep their name") {
-  Graph g = parse(R"(graph gn_tail(N = 2, C = 4) {
+  ir::Graph g = parse(R"(graph gn_tail(N = 2, C = 4) {
     %x = input f32[N, C, 3, 3]
     %gamma = input f32[C]
     %beta = input f32[C]
@@ -287,10 +287,10 @@ TEST_CASE("text: composites expand under their scope and keep their name") {
 TEST_CASE("text: the examples parse, with their sizes and with others") {
   for (const char* name :
        {"attention_softmax", "gn_tail", "hand_written_softmax", "log_softmax_rows", "logsumexp_dim0"}) {
-    Graph g = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/" + name + ".braze");
+    ir::Graph g = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/" + name + ".braze");
     CHECK(g.name() == name);
     CHECK(same(g, parse(print(g))));
   }
-  Graph small = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/gn_tail.braze", {{"N", 2}, {"H", 3}});
+  ir::Graph small = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/gn_tail.braze", {{"N", 2}, {"H", 3}});
   CHECK(small.type(small.inputs()[0]).shape == Shape{2, 64, 3, 126});
 }

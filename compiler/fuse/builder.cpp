@@ -86,7 +86,7 @@ bool uses_any(const Index& e, const std::vector<IndexVar>& vars) {
 
 }  // namespace
 
-RegionBuilder::RegionBuilder(const Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored)
+RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored)
     : graph_(graph), limits_(limits), stored_(std::move(stored)) {}
 
 IndexVar RegionBuilder::fresh(std::int64_t extent, std::string name) {

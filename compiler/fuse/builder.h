@@ -21,7 +21,7 @@ struct VarSplit {
 class RegionBuilder {
  public:
   // `stored(node)`: the node is, or will be, in memory for another reason.
-  RegionBuilder(const Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored);
+  RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored);
 
   // Roots of one region: they have the first one's shape.
   Region build(std::vector<NodeId> roots);
@@ -54,7 +54,7 @@ class RegionBuilder {
   bool alive(int id) const;
   IndexVar fresh(std::int64_t extent, std::string name);
 
-  const Graph& graph_;
+  const ir::Graph& graph_;
   FuseLimits limits_;
   std::function<bool(NodeId)> stored_;
 

@@ -15,7 +15,7 @@ namespace {
 // Other stored nodes of one shape that are tried as further roots of a region.
 constexpr int kSiblings = 16;
 
-std::string label(const Graph& g, NodeId id) {
+std::string label(const ir::Graph& g, NodeId id) {
   const std::string& scope = g.scopes()[static_cast<std::size_t>(g.node(id).scope)];
   std::string text = scope.empty() ? g.node(id).op_name() : scope.substr(0, scope.find_first_of("./"));
   std::replace(text.begin(), text.end(), '.', '_');
@@ -24,7 +24,7 @@ std::string label(const Graph& g, NodeId id) {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const FuseLimits& limits)
+  Fuser(const ir::Graph& graph, const FuseLimits& limits)
       : graph_(graph), builder_(graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }) {}
 
   Fusion run() {
@@ -189,7 +189,7 @@ class Fuser {
     std::reverse(fusion_.cuts.begin(), fusion_.cuts.end());
   }
 
-  const Graph& graph_;
+  const ir::Graph& graph_;
   RegionBuilder builder_;
   Fusion fusion_;
   std::set<NodeId> pending_;       // must be stored, by no region yet
@@ -210,6 +210,6 @@ std::string_view text(CutReason reason) {
   return "";
 }
 
-Fusion fuse(const Graph& graph, const FuseLimits& limits) { return Fuser(graph, limits).run(); }
+Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) { return Fuser(graph, limits).run(); }
 
 }  // namespace bz::compiler

@@ -45,6 +45,6 @@ struct FuseLimits {
   int arguments = 100;    // values that a region loads
 };
 
-Fusion fuse(const Graph& graph, const FuseLimits& limits = {});
+Fusion fuse(const ir::Graph& graph, const FuseLimits& limits = {});
 
 }  // namespace bz::compiler

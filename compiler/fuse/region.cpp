@@ -36,7 +36,7 @@ std::vector<NodeId> Region::sources() const {
   return nodes;
 }
 
-std::string print(const Region& region, const Graph& graph) {
+std::string print(const Region& region, const ir::Graph& graph) {
   const auto var = [&](std::int32_t id) { return region.var_names[static_cast<std::size_t>(id)]; };
   const auto axes = [&](const std::vector<IndexVar>& vars) {
     std::vector<std::string> parts;

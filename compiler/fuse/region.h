@@ -81,6 +81,6 @@ struct Region {
   std::vector<NodeId> sources() const;  // each node loaded, once, in order of id
 };
 
-std::string print(const Region& region, const Graph& graph);
+std::string print(const Region& region, const ir::Graph& graph);
 
 }  // namespace bz::compiler

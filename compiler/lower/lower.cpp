@@ -18,7 +18,7 @@ using Handle = ScalarBuilder::Handle;
 
 class Lowering {
  public:
-  Lowering(const Region& region, const Graph& graph, const Schedule& schedule, int alignment)
+  Lowering(const Region& region, const ir::Graph& graph, const Schedule& schedule, int alignment)
       : region_(region), graph_(graph), s_(schedule), alignment_(alignment), extent_(extent_of(region, schedule)),
         b_(out_.kernel, schedule.lanes_reduced) {}
 
@@ -468,7 +468,7 @@ class Lowering {
   }
 
   const Region& region_;
-  const Graph& graph_;
+  const ir::Graph& graph_;
   Schedule s_;
   int alignment_;
   Extent extent_;
@@ -486,7 +486,7 @@ class Lowering {
 
 }  // namespace
 
-Lowered lower(const Region& region, const Graph& graph, const Schedule& schedule, int alignment) {
+Lowered lower(const Region& region, const ir::Graph& graph, const Schedule& schedule, int alignment) {
   return Lowering(region, graph, schedule, alignment).run();
 }
 

@@ -21,6 +21,6 @@ struct Lowered {
 };
 
 // `alignment`: in bytes, of the addresses of inputs and outputs. Temporaries are aligned for any access.
-Lowered lower(const Region& region, const Graph& graph, const Schedule& schedule, int alignment);
+Lowered lower(const Region& region, const ir::Graph& graph, const Schedule& schedule, int alignment);
 
 }  // namespace bz::compiler

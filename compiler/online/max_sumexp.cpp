@@ -6,7 +6,7 @@
 namespace bz {
 namespace {
 
-bool is_zero(const Graph& g, NodeId id) {
+bool is_zero(const ir::Graph& g, NodeId id) {
   const Scalar* c = as_constant(g, id);
   return c && c->f == 0;
 }
@@ -20,7 +20,7 @@ struct Pivot {
 
 // m; select(isinf m, 0, m); select(isfinite m, m, 0), which differs only for NaN, where every sum is NaN; and
 // select(m == -inf, 0, m), which leaves +inf to the caller.
-Pivot as_pivot(const Graph& g, NodeId value, NodeId x, const Axes& axes) {
+Pivot as_pivot(const ir::Graph& g, NodeId value, NodeId x, const Axes& axes) {
   auto is_max = [&](NodeId id) {
     const ReduceAttrs* reduce = as_reduce(g, id, Monoid::max);
     return reduce && reduce->axes == axes && g.node(id).operands[0] == x;
@@ -46,7 +46,7 @@ Pivot as_pivot(const Graph& g, NodeId value, NodeId x, const Axes& axes) {
 
 }  // namespace
 
-void match_max_sumexp(const Graph& g, Replacements& out) {
+void match_max_sumexp(const ir::Graph& g, Replacements& out) {
   for (NodeId id = 0; id < g.size(); ++id) {
     const ReduceAttrs* sum = as_reduce(g, id, Monoid::sum);
     if (!sum) continue;

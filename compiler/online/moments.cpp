@@ -11,7 +11,7 @@ struct Mean {
 };
 
 // sum(x) / n or sum(x) * (1 / n), n being the number of elements.
-std::optional<Mean> as_mean(const Graph& g, NodeId id) {
+std::optional<Mean> as_mean(const ir::Graph& g, NodeId id) {
   for (ScalarOp op : {ScalarOp::div, ScalarOp::mul}) {
     const std::vector<NodeId>* operands = as_map(g, id, op);
     if (!operands) continue;
@@ -38,7 +38,7 @@ struct Deviation {
 
 // `wanted` decides on a mean by its node.
 template <class Wanted>
-std::optional<Deviation> as_deviation(const Graph& g, NodeId id, const Wanted& wanted) {
+std::optional<Deviation> as_deviation(const ir::Graph& g, NodeId id, const Wanted& wanted) {
   const std::vector<NodeId>* operands = as_map(g, id, ScalarOp::sub);
   if (!operands) return std::nullopt;
   for (bool reversed : {false, true}) {
@@ -53,7 +53,7 @@ std::optional<Deviation> as_deviation(const Graph& g, NodeId id, const Wanted& w
 
 }  // namespace
 
-void match_moments(const Graph& g, Replacements& out) {
+void match_moments(const ir::Graph& g, Replacements& out) {
   std::unordered_map<NodeId, Mean> means;  // those with a sum of squared deviations
   for (NodeId id = 0; id < g.size(); ++id) {
     const ReduceAttrs* sum = as_reduce(g, id, Monoid::sum);

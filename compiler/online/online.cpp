@@ -7,23 +7,23 @@
 
 namespace bz {
 
-const ReduceAttrs* as_reduce(const Graph& g, NodeId id, Monoid monoid) {
+const ReduceAttrs* as_reduce(const ir::Graph& g, NodeId id, Monoid monoid) {
   const ReduceAttrs* reduce = g.node(id).as<ReduceAttrs>();
   bool plain = reduce && reduce->monoid == monoid && !reduce->keepdims && !reduce->merge;
   return plain ? reduce : nullptr;
 }
 
-const std::vector<NodeId>* as_map(const Graph& g, NodeId id, ScalarOp op) {
+const std::vector<NodeId>* as_map(const ir::Graph& g, NodeId id, ScalarOp op) {
   const MapAttrs* map = g.node(id).as<MapAttrs>();
   return map && map->op == op ? &g.node(id).operands : nullptr;
 }
 
-const Scalar* as_constant(const Graph& g, NodeId id) {
+const Scalar* as_constant(const ir::Graph& g, NodeId id) {
   const ConstantAttrs* constant = g.node(id).as<ConstantAttrs>();
   return constant ? &constant->value : nullptr;
 }
 
-std::vector<NodeId> broadcast_values(const Graph& g, NodeId p) {
+std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p) {
   if (!g.node(p).as<BroadcastAttrs>()) return {};
   std::vector<NodeId> values = {g.node(p).operands[0]};
   while (g.node(values.back()).as<ReshapeAttrs>()) {
@@ -34,7 +34,7 @@ std::vector<NodeId> broadcast_values(const Graph& g, NodeId p) {
   return values;
 }
 
-bool repeats_along(const Graph& g, NodeId p, const Axes& axes) {
+bool repeats_along(const ir::Graph& g, NodeId p, const Axes& axes) {
   Axes dims;
   for (int axis : wide_axes(g.type(p).shape)) {
     if (!std::binary_search(axes.begin(), axes.end(), axis)) dims.push_back(axis);
@@ -55,7 +55,7 @@ NodeId state(Rewriter& rw, Monoid monoid, NodeId x, const Axes& axes, int compon
   return rw.reduce({monoid, axes, false, component, false}, rw.type(operand).dtype, {operand});
 }
 
-Graph online(const Graph& g) {
+ir::Graph online(const ir::Graph& g) {
   Replacements replacements;
   match_max_sumexp(g, replacements);
   match_moments(g, replacements);

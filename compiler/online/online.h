@@ -35,6 +35,6 @@
 
 namespace bz {
 
-Graph online(const Graph& g);
+ir::Graph online(const ir::Graph& g);
 
 }  // namespace bz

@@ -145,7 +145,7 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
 
 }  // namespace
 
-Choice assess(const Region& region, const Graph& graph, const Target& target, const Schedule& s) {
+Choice assess(const Region& region, const ir::Graph& graph, const Target& target, const Schedule& s) {
   Choice c;
   c.schedule = s;
   // A source is read once by each phase that loads it, or once in all when the domain is kept.
@@ -170,7 +170,7 @@ Choice assess(const Region& region, const Graph& graph, const Target& target, co
   return c;
 }
 
-Choice choose(const Region& region, const Graph& graph, const Target& target) {
+Choice choose(const Region& region, const ir::Graph& graph, const Target& target) {
   const std::vector<Access> all = accesses(region);
   const std::int64_t along_reduced = contiguous_bytes(all, region.reduced);
   const std::int64_t along_kept = contiguous_bytes(all, region.kept);

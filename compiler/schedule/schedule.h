@@ -71,9 +71,9 @@ struct Choice {
 };
 
 // The schedule for a region: the first of the candidates, best first, that is not refused.
-Choice choose(const Region& region, const Graph& graph, const Target& target);
+Choice choose(const Region& region, const ir::Graph& graph, const Target& target);
 // Fills in bytes and time of a schedule that was given.
-Choice assess(const Region& region, const Graph& graph, const Target& target, const Schedule& s);
+Choice assess(const Region& region, const ir::Graph& graph, const Target& target, const Schedule& s);
 
 // Vectors along the reduced variable start at an aligned address: how many elements before the domain, 0 to vector - 1.
 Index aligned_start(const Region& region, const Schedule& s);

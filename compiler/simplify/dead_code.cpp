@@ -2,7 +2,7 @@
 
 namespace bz {
 
-Graph drop_dead_code(const Graph& g) {
+ir::Graph drop_dead_code(const ir::Graph& g) {
   std::vector<bool> live(static_cast<std::size_t>(g.size()), false);
   for (NodeId id : g.inputs()) live[static_cast<std::size_t>(id)] = true;
   for (const Output& o : g.outputs()) live[static_cast<std::size_t>(o.node)] = true;
@@ -11,7 +11,7 @@ Graph drop_dead_code(const Graph& g) {
     for (NodeId x : g.node(id).operands) live[static_cast<std::size_t>(x)] = true;
   }
 
-  Graph out(g.name());
+  ir::Graph out(g.name());
   std::vector<NodeId> moved(static_cast<std::size_t>(g.size()), kNoNode);
   for (NodeId id = 0; id < g.size(); ++id) {
     if (!live[static_cast<std::size_t>(id)]) continue;

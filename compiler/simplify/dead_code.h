@@ -12,6 +12,6 @@
 
 namespace bz {
 
-Graph drop_dead_code(const Graph& g);
+ir::Graph drop_dead_code(const ir::Graph& g);
 
 }  // namespace bz

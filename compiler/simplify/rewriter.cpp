@@ -81,7 +81,7 @@ std::size_t hash(const Draft& d) {
 // ---------------------------------------------------
 
 struct AddNode {
-  Graph& g;
+  ir::Graph& g;
   const Draft& d;
 
   NodeId operator()(const InputAttrs& a) const { return g.input(a.name, d.type); }
@@ -119,7 +119,7 @@ bool picks_or_rounds(ScalarOp op) {
 
 }  // namespace
 
-Rewriter::Rewriter(const Graph& from)
+Rewriter::Rewriter(const ir::Graph& from)
     : from_(from), out_(from.name()), moved_(static_cast<std::size_t>(from.size()), kNoNode) {}
 
 NodeId Rewriter::emit(Draft draft) {
@@ -220,7 +220,7 @@ void Rewriter::replace(NodeId id, NodeId result) {
   if (out_.node(result).name.empty()) out_.set_node_name(result, from_.node(id).name);
 }
 
-Graph Rewriter::finish() {
+ir::Graph Rewriter::finish() {
   for (const Output& o : from_.outputs()) out_.output(o.name, moved(o.node));
   return drop_dead_code(out_);
 }

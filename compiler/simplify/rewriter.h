@@ -24,7 +24,7 @@ struct Draft {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& from);
+  explicit Rewriter(const ir::Graph& from);
 
   // ---- the new graph
   // ----------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ class Rewriter {
   NodeId reshape(NodeId x, const Shape& shape);
   NodeId reduce(ReduceAttrs attrs, DType dtype, std::vector<NodeId> operands);  // keepdims is false
 
-  const Graph& graph() const { return out_; }
+  const ir::Graph& graph() const { return out_; }
   const Type& type(NodeId id) const { return out_.type(id); }
   // The value that all elements of `id` have, when it is a constant.
   const Scalar* constant_value(NodeId id) const;
@@ -56,14 +56,14 @@ class Rewriter {
   NodeId moved(NodeId id) const { return moved_[static_cast<std::size_t>(id)]; }
 
   // Outputs are given what stands for them; dead nodes go.
-  Graph finish();
+  ir::Graph finish();
 
  private:
   NodeId add(const Draft& draft);
   bool compute_rounded(const Draft& draft) const;
 
-  const Graph& from_;
-  Graph out_;
+  const ir::Graph& from_;
+  ir::Graph out_;
   std::vector<NodeId> moved_;  // by node of the old graph
   std::vector<bool> rounded_;  // by node of the new graph
   std::unordered_multimap<std::size_t, NodeId> known_;

@@ -20,7 +20,7 @@ std::span<const Rule> rules() {
   return kRules;
 }
 
-Graph simplify(const Graph& g) {
+ir::Graph simplify(const ir::Graph& g) {
   Rewriter rw(g);
   for (NodeId id = 0; id < g.size(); ++id) rw.copy(id);
   return rw.finish();

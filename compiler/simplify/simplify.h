@@ -33,6 +33,6 @@
 
 namespace bz {
 
-Graph simplify(const Graph& g);
+ir::Graph simplify(const ir::Graph& g);
 
 }  // namespace bz

@@ -14,7 +14,7 @@ struct Plan {
   std::int64_t parts = 1, length = 0;
 };
 
-Plan plan_for(const Graph& g, const Node& node, const ReduceAttrs& attrs, const Target& target) {
+Plan plan_for(const ir::Graph& g, const Node& node, const ReduceAttrs& attrs, const Target& target) {
   const Shape& shape = g.type(node.operands[0]).shape;
   const std::int64_t results = node.type.elements();
   if (attrs.merge || results == 0) return {};
@@ -52,9 +52,9 @@ Plan plan_for(const Graph& g, const Node& node, const ReduceAttrs& attrs, const 
 
 class Splitter {
  public:
-  Splitter(const Graph& from, const Target& target) : from_(from), target_(target), to_(from.name()) {}
+  Splitter(const ir::Graph& from, const Target& target) : from_(from), target_(target), to_(from.name()) {}
 
-  Graph run() {
+  ir::Graph run() {
     for (NodeId id = 0; id < from_.size(); ++id) map_.push_back(rebuild(id));
     for (const Output& o : from_.outputs()) to_.output(o.name, mapped(o.node));
     return std::move(to_);
@@ -115,15 +115,15 @@ class Splitter {
     return to_.reshape(merged, std::move(shape));
   }
 
-  const Graph& from_;
+  const ir::Graph& from_;
   const Target& target_;
-  Graph to_;
+  ir::Graph to_;
   std::vector<NodeId> map_;
   std::map<std::tuple<Monoid, Axes, std::vector<NodeId>>, std::vector<NodeId>> partials_;
 };
 
 }  // namespace
 
-Graph split(const Graph& graph, const Target& target) { return Splitter(graph, target).run(); }
+ir::Graph split(const ir::Graph& graph, const Target& target) { return Splitter(graph, target).run(); }
 
 }  // namespace bz::compiler

@@ -14,6 +14,6 @@
 
 namespace bz::compiler {
 
-Graph split(const Graph& graph, const Target& target);
+ir::Graph split(const ir::Graph& graph, const Target& target);
 
 }  // namespace bz::compiler

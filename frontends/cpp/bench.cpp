@@ -13,7 +13,7 @@ constexpr std::int64_t kGpuCopyBytes = 256ll << 20;
 constexpr std::int64_t kSimCopyBytes = 16ll << 20;
 
 // Fills memory with copies of a tile of random elements.
-void fill_random(RtDevice& device, void* address, const Type& type, std::uint64_t seed) {
+void fill_random(runtime::Device& device, void* address, const Type& type, std::uint64_t seed) {
   const std::int64_t elements = type.elements(), size = size_of(type.dtype);
   const HostTensor tile = random_tensor({type.dtype, {std::min(elements, kTileElements)}}, seed);
   for (std::int64_t at = 0; at < elements; at += kTileElements) {
@@ -22,7 +22,7 @@ void fill_random(RtDevice& device, void* address, const Type& type, std::uint64_
   }
 }
 
-std::vector<double> time_sorted(RtDevice& device, Program& program, const std::vector<PlanBuffer>& arguments,
+std::vector<double> time_sorted(runtime::Device& device, Program& program, const std::vector<PlanBuffer>& arguments,
                                 const BenchOptions& options) {
   std::vector<DeviceBuffer> buffers;
   std::vector<void*> addresses;

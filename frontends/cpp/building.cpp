@@ -4,19 +4,19 @@
 
 namespace bz {
 
-IrGraph& graph_of(const Arg& x) {
+ir::Graph& graph_of(const Arg& x) {
   if (x.tensor.empty()) throw Error(x.at.loc(), "the tensor is empty: it was never given a value");
   x.tensor.graph()->set_location(x.at.loc());
   return *x.tensor.graph();
 }
 
-Scalar scalar_of(const IrGraph& graph, const Number& number, DType dtype) {
+Scalar scalar_of(const ir::Graph& graph, const Number& number, DType dtype) {
   const std::optional<Scalar> scalar = number.as(dtype);
   if (!scalar) graph.fail(fmt::format("{} is not a value of type {}", number.text(), name(dtype)));
   return *scalar;
 }
 
-NodeId node_in(const IrGraph& graph, const Tensor& x) {
+NodeId node_in(const ir::Graph& graph, const Tensor& x) {
   if (x.empty()) graph.fail("the tensor is empty: it was never given a value");
   if (x.graph().get() != &graph) {
     graph.fail(fmt::format("operands are of different graphs, {} and {}", graph.name(), x.graph()->name()));
@@ -24,7 +24,7 @@ NodeId node_in(const IrGraph& graph, const Tensor& x) {
   return x.node();
 }
 
-NodeId optional_node(const IrGraph& graph, const Tensor& x) {
+NodeId optional_node(const ir::Graph& graph, const Tensor& x) {
   return x.empty() ? kNoNode : node_in(graph, x);
 }
 

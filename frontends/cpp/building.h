@@ -7,18 +7,18 @@ namespace bz {
 
 // The graph of a tensor, with its location set to where the tensor was passed. Throws Error there for an
 // empty one.
-IrGraph& graph_of(const Arg& x);
+ir::Graph& graph_of(const Arg& x);
 
 // The number as a value of a type, or Error at the graph's location.
-Scalar scalar_of(const IrGraph& graph, const Number& number, DType dtype);
+Scalar scalar_of(const ir::Graph& graph, const Number& number, DType dtype);
 
 // The node of an optional tensor that has to belong to `graph`; kNoNode for an empty one.
-NodeId optional_node(const IrGraph& graph, const Tensor& x);
+NodeId optional_node(const ir::Graph& graph, const Tensor& x);
 
 // The same for one that has to be there.
-NodeId node_in(const IrGraph& graph, const Tensor& x);
+NodeId node_in(const ir::Graph& graph, const Tensor& x);
 
 // The handle on a node.
-Tensor wrap(std::shared_ptr<IrGraph> graph, NodeId node);
+Tensor wrap(std::shared_ptr<ir::Graph> graph, NodeId node);
 
 }  // namespace bz

@@ -11,7 +11,7 @@ namespace {
 // Calls a composite with the graph and node of `x`, then `args`.
 template <class F, class... Args>
 Tensor expand(F composite, const Arg& x, const Args&... args) {
-  IrGraph& graph = graph_of(x);
+  ir::Graph& graph = graph_of(x);
   return wrap(x.tensor.graph(), composite(graph, x.tensor.node(), args...));
 }
 

@@ -13,7 +13,7 @@
 namespace bz {
 namespace {
 
-std::vector<PlanBuffer> arguments_of(const IrGraph& graph) {
+std::vector<PlanBuffer> arguments_of(const ir::Graph& graph) {
   std::vector<PlanBuffer> arguments;
   for (NodeId id : graph.inputs()) {
     arguments.push_back({graph.node(id).as<InputAttrs>()->name, PlanBuffer::Kind::input, graph.type(id)});
@@ -60,8 +60,8 @@ void check_names(const std::vector<PlanBuffer>& arguments, const Executable::Ten
 
 }  // namespace
 
-IrGraph copy_graph(DType dtype, std::int64_t elements) {
-  IrGraph graph("copy");
+ir::Graph copy_graph(DType dtype, std::int64_t elements) {
+  ir::Graph graph("copy");
   graph.output("y", graph.input("x", {dtype, {elements}}));
   return graph;
 }
@@ -77,7 +77,7 @@ CompileOptions compile_options(const Device& device, const Options& options) {
 
 // ---- launching ----
 
-Executable::State::State(const IrGraph& graph, const Device& on, const Options& options)
+Executable::State::State(const ir::Graph& graph, const Device& on, const Options& options)
     : arguments(arguments_of(graph)),
       device(on),
       options(options),
@@ -143,7 +143,7 @@ Executable::Executable(std::shared_ptr<State> state) : state_(std::move(state)) 
 
 Executable::Tensors Executable::run(const Tensors& inputs) {
   check_names(state_->arguments, inputs);
-  RtDevice& device = state_->device.runtime();
+  runtime::Device& device = state_->device.runtime();
   std::vector<DeviceBuffer> buffers;
   std::vector<void*> addresses;
   for (const PlanBuffer& b : state_->arguments) {
@@ -184,7 +184,7 @@ std::string Executable::dump(Stage stage) const {
   return compile(c.graph, compile_options(state_->device, options)).dump(stage);
 }
 
-Executable compile(const IrGraph& graph, const Device& device, const Options& options) {
+Executable compile(const ir::Graph& graph, const Device& device, const Options& options) {
   auto state = std::make_shared<Executable::State>(graph, device, options);
   // A program for another target is there to be looked at.
   if (!options.target) state->variants.program(kWidestAlignment);

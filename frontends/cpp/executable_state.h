@@ -11,7 +11,7 @@
 namespace bz {
 
 struct Executable::State {
-  State(const IrGraph& graph, const Device& on, const Options& options);
+  State(const ir::Graph& graph, const Device& on, const Options& options);
 
   // Inputs then outputs, as launch() takes their addresses.
   std::vector<PlanBuffer> arguments;
@@ -31,7 +31,7 @@ struct Executable::State {
 };
 
 // The program y = x for a number of elements.
-IrGraph copy_graph(DType dtype, std::int64_t elements);
+ir::Graph copy_graph(DType dtype, std::int64_t elements);
 
 // How graphs are compiled for a device.
 CompileOptions compile_options(const Device& device, const Options& options);

@@ -29,7 +29,7 @@ Arg first_tensor(ScalarOp op, std::initializer_list<Operand> operands) {
 
 Tensor map(ScalarOp op, std::initializer_list<Operand> operands) {
   const Arg first = first_tensor(op, operands);
-  IrGraph& graph = graph_of(first);
+  ir::Graph& graph = graph_of(first);
   std::vector<NodeId> tensors;
   for (const Operand& operand : operands) {
     if (!operand.is_number) tensors.push_back(node_in(graph, operand.tensor));
@@ -78,7 +78,7 @@ Tensor operator&&(const Operand& a, const Operand& b) { return map(ScalarOp::log
 Tensor operator||(const Operand& a, const Operand& b) { return map(ScalarOp::logical_or, {a, b}); }
 
 Tensor cast(const Arg& x, DType dtype) {
-  IrGraph& graph = graph_of(x);
+  ir::Graph& graph = graph_of(x);
   if (graph.type(x.tensor.node()).dtype == dtype) return x.tensor;
   return result(x, graph.map(ScalarOp::cast, {x.tensor.node()}, dtype));
 }
@@ -96,7 +96,7 @@ Tensor permute(const Arg& x, Axes perm) {
 }
 
 Tensor transpose(const Arg& x, int axis0, int axis1) {
-  IrGraph& graph = graph_of(x);
+  ir::Graph& graph = graph_of(x);
   const NodeId node = x.tensor.node();
   const auto position = [&](int axis) {
     return static_cast<std::size_t>(graph.normalize_axes(node, {axis}, "transpose")[0]);
@@ -113,7 +113,7 @@ Tensor slice(const Arg& x, std::vector<std::int64_t> starts, std::vector<std::in
 }
 
 Tensor narrow(const Arg& x, int axis, std::int64_t start, std::int64_t length) {
-  IrGraph& graph = graph_of(x);
+  ir::Graph& graph = graph_of(x);
   const NodeId node = x.tensor.node();
   const auto a = static_cast<std::size_t>(graph.normalize_axes(node, {axis}, "narrow")[0]);
   std::vector<std::int64_t> stops = graph.type(node).shape;
@@ -131,7 +131,7 @@ Tensor narrow(const Arg& x, int axis, std::int64_t start, std::int64_t length) {
 Tensor flip(const Arg& x, Axes axes) { return result(x, graph_of(x).flip(x.tensor.node(), std::move(axes))); }
 
 Tensor pad(const Arg& x, std::vector<std::int64_t> lo, std::vector<std::int64_t> hi, Number value) {
-  IrGraph& graph = graph_of(x);
+  ir::Graph& graph = graph_of(x);
   const Scalar scalar = scalar_of(graph, value, graph.type(x.tensor.node()).dtype);
   return result(x, graph.pad(x.tensor.node(), std::move(lo), std::move(hi), scalar));
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMostSlices = 64;
 
 // For every node, the elements of the longest reduction that it depends on.
-std::vector<std::int64_t> reduction_lengths(const IrGraph& graph) {
+std::vector<std::int64_t> reduction_lengths(const ir::Graph& graph) {
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(graph.size()), 1);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
@@ -80,7 +80,7 @@ std::string ReferenceCheck::text() const {
   return text;
 }
 
-ReferenceCheck check_outputs(const IrGraph& graph, const std::map<std::string, HostTensor>& inputs,
+ReferenceCheck check_outputs(const ir::Graph& graph, const std::map<std::string, HostTensor>& inputs,
                              const std::map<std::string, HostTensor>& outputs, const CheckOptions& options) {
   const std::vector<std::int64_t> lengths = reduction_lengths(graph);
   const auto length_of = [&](const Output& o) { return lengths[static_cast<std::size_t>(o.node)]; };
@@ -99,7 +99,7 @@ ReferenceCheck check_outputs(const IrGraph& graph, const std::map<std::string, H
   const std::int64_t affordable = options.most_work / std::max<std::int64_t>(work / check.extent, 1);
   check.slices =
       choose_slices(check.extent, std::clamp<std::int64_t>(affordable, 2, kMostSlices), options.seed);
-  const IrGraph small = sampling.graph(static_cast<std::int64_t>(check.slices.size()));
+  const ir::Graph small = sampling.graph(static_cast<std::int64_t>(check.slices.size()));
   std::map<std::string, HostTensor> some;
   for (NodeId id : graph.inputs()) {
     const std::string& name = graph.node(id).as<InputAttrs>()->name;

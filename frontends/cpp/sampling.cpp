@@ -8,7 +8,7 @@
 namespace bz {
 namespace {
 
-std::string describe(const IrGraph& g, NodeId id) {
+std::string describe(const ir::Graph& g, NodeId id) {
   const Node& n = g.node(id);
   return n.name.empty() ? fmt::format("%{} ({})", id, n.op_name()) : fmt::format("%{}", n.name);
 }
@@ -57,7 +57,7 @@ HostTensor take(const HostTensor& tensor, int axis, const std::vector<std::int64
   return taken;
 }
 
-std::int64_t work_of(const IrGraph& graph) {
+std::int64_t work_of(const ir::Graph& graph) {
   std::vector<bool> needed(static_cast<std::size_t>(graph.size()), false);
   for (const Output& o : graph.outputs()) needed[static_cast<std::size_t>(o.node)] = true;
   std::int64_t work = 0;
@@ -74,7 +74,7 @@ std::int64_t work_of(const IrGraph& graph) {
 }
 
 // Goes from the outputs to the inputs; every consumer of a node comes before it.
-Sampling::Sampling(const IrGraph& graph)
+Sampling::Sampling(const ir::Graph& graph)
     : graph_(graph), axis_(static_cast<std::size_t>(graph.size()), kUnused) {
   for (const Output& o : graph.outputs()) {
     const Type& type = graph.type(o.node);
@@ -156,8 +156,8 @@ int Sampling::operand_axis(NodeId id, int axis, NodeId operand) const {
   throw InternalError("a leaf has operands");
 }
 
-IrGraph Sampling::graph(std::int64_t slices) const {
-  IrGraph g(graph_.name());
+ir::Graph Sampling::graph(std::int64_t slices) const {
+  ir::Graph g(graph_.name());
   std::vector<NodeId> made(axis_.size(), kNoNode);
   for (NodeId id = 0; id < graph_.size(); ++id) {
     const Node& n = graph_.node(id);

@@ -37,7 +37,7 @@ std::string Number::text() const {
 
 // ---- tensors ----
 
-Tensor wrap(std::shared_ptr<IrGraph> graph, NodeId node) { return {std::move(graph), node}; }
+Tensor wrap(std::shared_ptr<ir::Graph> graph, NodeId node) { return {std::move(graph), node}; }
 
 const Type& Tensor::type(Place at) const { return graph_of({*this, at}).type(node_); }
 
@@ -56,7 +56,7 @@ Tensor Tensor::named(std::string name, Place at) const {
 
 // ---- graphs ----
 
-Graph::Graph(std::string name) : graph_(std::make_shared<IrGraph>(std::move(name))) {}
+Graph::Graph(std::string name) : graph_(std::make_shared<ir::Graph>(std::move(name))) {}
 
 Tensor Graph::input(std::string name, DType dtype, Shape shape, Place at) {
   graph_->set_location(at.loc());
@@ -74,7 +74,7 @@ Tensor Graph::iota(DType dtype, Shape shape, int axis, Place at) {
 }
 
 void Graph::output(std::string name, const Arg& x) {
-  IrGraph& graph = graph_of(x);
+  ir::Graph& graph = graph_of(x);
   if (&graph != graph_.get()) {
     throw Error(x.at.loc(), fmt::format("output {} is a tensor of graph {}, not of {}", name, graph.name(),
                                         graph_->name()));

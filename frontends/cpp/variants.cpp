@@ -12,7 +12,7 @@ int common_alignment(std::span<void* const> addresses) {
   return static_cast<int>(bits & (~bits + 1));
 }
 
-Variants::Variants(const IrGraph& graph, CompileOptions options, std::shared_ptr<RtDevice> device)
+Variants::Variants(const ir::Graph& graph, CompileOptions options, std::shared_ptr<runtime::Device> device)
     : options_(std::move(options)), device_(std::move(device)) {
   options_.alignment = kWidestAlignment;
   widest_ = compile(graph, options_);

@@ -20,7 +20,7 @@ int common_alignment(std::span<void* const> addresses);
 
 class Variants {
  public:
-  Variants(const IrGraph& graph, CompileOptions options, std::shared_ptr<RtDevice> device);
+  Variants(const ir::Graph& graph, CompileOptions options, std::shared_ptr<runtime::Device> device);
 
   const Compilation& widest() const { return widest_; }
   // The program for arguments of an alignment of at least the size of every element; loaded when first asked
@@ -31,7 +31,7 @@ class Variants {
 
  private:
   CompileOptions options_;
-  std::shared_ptr<RtDevice> device_;
+  std::shared_ptr<runtime::Device> device_;
   Compilation widest_;
   std::map<int, std::unique_ptr<Program>> programs_;
 };

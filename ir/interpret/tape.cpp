@@ -91,7 +91,7 @@ Array Arena::take(DType dtype) {
   return {dtype, blocks_[used_++].get()};
 }
 
-Tape::Tape(const Graph& g, std::span<const NodeId> results, const std::function<bool(NodeId)>& inside,
+Tape::Tape(const ir::Graph& g, std::span<const NodeId> results, const std::function<bool(NodeId)>& inside,
            const std::function<const Source&(NodeId)>& source, const Axes& order) {
   // The group, operands first: ids are in such an order.
   std::vector<NodeId> group, pending(results.begin(), results.end());

@@ -34,7 +34,7 @@ class Tape {
  public:
   // Computes `results`. Nodes for which `inside` holds are maps to compute here, for the others `source` has
   // the value. The axes of the common shape are taken in `order`, the last one fastest.
-  Tape(const Graph& g, std::span<const NodeId> results, const std::function<bool(NodeId)>& inside,
+  Tape(const ir::Graph& g, std::span<const NodeId> results, const std::function<bool(NodeId)>& inside,
        const std::function<const Source&(NodeId)>& source, const Axes& order);
 
   // Elements begin .. begin + count, in that order; at most kTile.

@@ -38,7 +38,7 @@ class EventPair {
   const Context* context_;
 };
 
-class CudaDevice final : public Device {
+class CudaDevice final : public runtime::Device {
  public:
   CudaDevice(DeviceInfo info, std::shared_ptr<const Context> context)
       : info_(std::move(info)), context_(std::move(context)) {}
@@ -122,7 +122,7 @@ class CudaDevice final : public Device {
 }  // namespace
 }  // namespace cuda
 
-std::unique_ptr<Device> open_cuda(int ordinal) {
+std::unique_ptr<runtime::Device> open_cuda(int ordinal) {
   const std::shared_ptr<const cuda::Driver> driver = cuda::load_driver();
   DeviceInfo info = cuda::describe_device(*driver, ordinal);
   return std::make_unique<cuda::CudaDevice>(std::move(info),

@@ -100,7 +100,7 @@ class SimProgram final : public Program {
   std::vector<Memory> temporaries_;  // by buffer; null for inputs and outputs
 };
 
-class SimDevice final : public Device {
+class SimDevice final : public runtime::Device {
  public:
   explicit SimDevice(const SimOptions& options)
       : options_(options), pool_(std::make_shared<WorkerPool>(workers())) {}
@@ -158,6 +158,6 @@ class SimDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> open_sim(const SimOptions& options) { return std::make_unique<SimDevice>(options); }
+std::unique_ptr<runtime::Device> open_sim(const SimOptions& options) { return std::make_unique<SimDevice>(options); }
 
 }  // namespace bz

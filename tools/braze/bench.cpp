@@ -44,7 +44,7 @@ std::string as_text(const Executable& exe, const BenchResult& r) {
 }  // namespace
 
 void bench(const BenchFlags& flags, std::ostream& out) {
-  const IrGraph graph = load_program(flags.program);
+  const ir::Graph graph = load_program(flags.program);
   Options options;
   options.schedule = flags.program.schedule;
   Executable exe = compile(graph, open_device(flags.device), options);

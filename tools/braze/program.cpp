@@ -44,7 +44,7 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, co
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-IrGraph load_program(const ProgramFlags& flags) {
+ir::Graph load_program(const ProgramFlags& flags) {
   const std::map<std::string, std::int64_t> sizes = parse_sizes(flags.sizes);
   if (std::filesystem::is_regular_file(flags.file)) return parse_file(flags.file, sizes);
   if (const EmbeddedExample* example = find_example(flags.file)) {

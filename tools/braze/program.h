@@ -21,7 +21,7 @@ struct EmbeddedExample {
 std::span<const EmbeddedExample> embedded_examples();
 
 // Reads a file or a built-in example. Throws Error.
-IrGraph load_program(const ProgramFlags& flags);
+ir::Graph load_program(const ProgramFlags& flags);
 
 // "NAME=VALUE" split at the first '='. Throws UsageError for a text without name or value.
 std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag);

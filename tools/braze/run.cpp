@@ -55,7 +55,7 @@ HostTensor random_input(const Type& type, std::uint64_t seed) {
   return tensor;
 }
 
-Tensors make_inputs(const IrGraph& graph, const std::map<std::string, std::string>& files,
+Tensors make_inputs(const ir::Graph& graph, const std::map<std::string, std::string>& files,
                     std::uint64_t seed) {
   Tensors inputs;
   std::uint64_t number = 0;
@@ -75,7 +75,7 @@ Tensors make_inputs(const IrGraph& graph, const std::map<std::string, std::strin
   return inputs;
 }
 
-Tensors compute(const IrGraph& graph, const Tensors& inputs, const RunFlags& flags) {
+Tensors compute(const ir::Graph& graph, const Tensors& inputs, const RunFlags& flags) {
   if (flags.device == "interp") return interpret(graph, inputs);
   Options options;
   options.schedule = flags.program.schedule;
@@ -106,7 +106,7 @@ std::string summary(const std::string& name, const HostTensor& t) {
 void run(const RunFlags& flags, std::ostream& out) {
   const std::map<std::string, std::string> given = assignments(flags.inputs, "--in");
   const std::map<std::string, std::string> wanted = assignments(flags.outputs, "--out");
-  const IrGraph graph = load_program(flags.program);
+  const ir::Graph graph = load_program(flags.program);
   std::vector<std::string> input_names, output_names;
   for (NodeId id : graph.inputs()) input_names.push_back(graph.node(id).as<InputAttrs>()->name);
   for (const Output& o : graph.outputs()) output_names.push_back(o.name);

@@ -26,13 +26,13 @@ class Device {
   Target target() const { return runtime_->target(); }
 
   // Memory: bz::DeviceBuffer(device.runtime(), bytes), device.runtime().copy_in(...).
-  RtDevice& runtime() const { return *runtime_; }
-  const std::shared_ptr<RtDevice>& shared_runtime() const { return runtime_; }
+  runtime::Device& runtime() const { return *runtime_; }
+  const std::shared_ptr<runtime::Device>& shared_runtime() const { return runtime_; }
 
  private:
-  explicit Device(std::shared_ptr<RtDevice> runtime) : runtime_(std::move(runtime)) {}
+  explicit Device(std::shared_ptr<runtime::Device> runtime) : runtime_(std::move(runtime)) {}
 
-  std::shared_ptr<RtDevice> runtime_;
+  std::shared_ptr<runtime::Device> runtime_;
 };
 
 }  // namespace bz

@@ -74,7 +74,7 @@ class Executable {
   const Device& device() const;
 
  private:
-  friend Executable compile(const IrGraph& graph, const Device& device, const Options& options);
+  friend Executable compile(const ir::Graph& graph, const Device& device, const Options& options);
   struct State;
   explicit Executable(std::shared_ptr<State> state);
 
@@ -84,6 +84,6 @@ class Executable {
 // Throws Error for programs and options that cannot be compiled, DeviceError when the device refuses the
 // program.
 Executable compile(const Graph& graph, const Device& device, const Options& options = {});
-Executable compile(const IrGraph& graph, const Device& device, const Options& options = {});
+Executable compile(const ir::Graph& graph, const Device& device, const Options& options = {});
 
 }  // namespace bz

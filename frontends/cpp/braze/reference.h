@@ -47,7 +47,7 @@ struct ReferenceCheck {
 
 // Throws Error when the program is too large and cannot be sampled, and when a tensor is missing or of
 // another type.
-ReferenceCheck check_outputs(const IrGraph& graph, const std::map<std::string, HostTensor>& inputs,
+ReferenceCheck check_outputs(const ir::Graph& graph, const std::map<std::string, HostTensor>& inputs,
                              const std::map<std::string, HostTensor>& outputs,
                              const CheckOptions& options = {});
 

@@ -92,14 +92,14 @@ class Tensor {
   Tensor flip(Axes axes, Place at = Place::here()) const;
 
   NodeId node() const { return node_; }
-  const std::shared_ptr<IrGraph>& graph() const { return graph_; }
+  const std::shared_ptr<ir::Graph>& graph() const { return graph_; }
 
  private:
   friend class Graph;
-  friend Tensor wrap(std::shared_ptr<IrGraph> graph, NodeId node);
-  Tensor(std::shared_ptr<IrGraph> graph, NodeId node) : graph_(std::move(graph)), node_(node) {}
+  friend Tensor wrap(std::shared_ptr<ir::Graph> graph, NodeId node);
+  Tensor(std::shared_ptr<ir::Graph> graph, NodeId node) : graph_(std::move(graph)), node_(node) {}
 
-  std::shared_ptr<IrGraph> graph_;
+  std::shared_ptr<ir::Graph> graph_;
   NodeId node_ = kNoNode;
 };
 
@@ -139,11 +139,11 @@ class Graph {
   Tensor iota(DType dtype, Shape shape, int axis, Place at = Place::here());
   void output(std::string name, const Arg& x);
 
-  const IrGraph& ir() const { return *graph_; }
+  const ir::Graph& ir() const { return *graph_; }
   std::string text() const;  // the program in the form of .braze files
 
  private:
-  std::shared_ptr<IrGraph> graph_;
+  std::shared_ptr<ir::Graph> graph_;
 };
 
 }  // namespace bz
