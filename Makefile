@@ -19,6 +19,10 @@ packages:
 build/%/build.ninja: | packages
 	cmake --preset $*
 
+demo: build/release/build.ninja
+	cmake --build --preset release -j $(JOBS) --target braze_command examples/all
+	@cmake/demo.sh build/release/bin
+
 test: build
 	ctest --preset release -j $(JOBS)
 
@@ -27,7 +31,7 @@ sanitize: build/dev/build.ninja
 	ctest --preset dev -j $(JOBS)
 
 portable: build/portable/build.ninja
-	cmake --build --preset portable -j $(JOBS) --target braze braze-tests
+	cmake --build --preset portable -j $(JOBS) --target braze_command braze-tests
 
 format:
 	$(SOURCES) | xargs clang-format -i

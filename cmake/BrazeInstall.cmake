@@ -8,7 +8,8 @@ include(CMakePackageConfigHelpers)
 
 set(braze_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/braze)
 
-install(TARGETS braze braze_compiler braze_runtime braze_ir EXPORT brazeTargets)
+install(TARGETS braze braze_compiler braze_emit braze_runtime braze_ir EXPORT brazeTargets)
+install(TARGETS braze_command)
 install(EXPORT brazeTargets NAMESPACE braze:: DESTINATION ${braze_package_folder})
 
 # The front end's headers become <braze/...>. Those of the layers lie beside them and include each other by layer.

@@ -6,13 +6,15 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(BRAZE_CCACHE ccache)
 if(BRAZE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${BRAZE_CCACHE})
-  # Pre-compiled headers are found by ccache only when their time stamps and macros do not count.
-  list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros)
+  # What ccache needs to work with precompiled headers.
+  list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
 endif()
 
 # An executable holds a good part of LLVM, and every example and test is one: lld links them in a second.
@@ -48,4 +50,12 @@ function(braze_use_llvm name)
   llvm_map_components_to_libnames(libs ${ARGN})
   target_include_directories(${name} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
   target_link_libraries(${name} PRIVATE ${libs})
+endfunction()
+
+# Headers that most files of a target include and that take long to read.
+function(braze_precompile name)
+  target_precompile_headers(${name} PRIVATE ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${name} PRIVATE -fpch-preprocess)  # for ccache
+  endif()
 endfunction()
