@@ -4,8 +4,16 @@
 
 namespace bz {
 
+namespace {
+constexpr const char* kEmpty = "the tensor is empty: it was never given a value";
+}
+
+void check_not_empty(const Arg& x) {
+  if (x.tensor.empty()) throw Error(x.at.loc(), kEmpty);
+}
+
 ir::Graph& graph_of(const Arg& x) {
-  if (x.tensor.empty()) throw Error(x.at.loc(), "the tensor is empty: it was never given a value");
+  check_not_empty(x);
   x.tensor.graph()->set_location(x.at.loc());
   return *x.tensor.graph();
 }
@@ -17,7 +25,7 @@ Scalar scalar_of(const ir::Graph& graph, const Number& number, DType dtype) {
 }
 
 NodeId node_in(const ir::Graph& graph, const Tensor& x) {
-  if (x.empty()) graph.fail("the tensor is empty: it was never given a value");
+  if (x.empty()) graph.fail(kEmpty);
   if (x.graph().get() != &graph) {
     graph.fail(fmt::format("operands are of different graphs, {} and {}", graph.name(), x.graph()->name()));
   }

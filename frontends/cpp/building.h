@@ -5,6 +5,9 @@
 
 namespace bz {
 
+// Throws Error where the tensor was passed when it was never given a value.
+void check_not_empty(const Arg& x);
+
 // The graph of a tensor, with its location set to where the tensor was passed. Throws Error there for an
 // empty one.
 ir::Graph& graph_of(const Arg& x);

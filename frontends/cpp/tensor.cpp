@@ -39,7 +39,10 @@ std::string Number::text() const {
 
 Tensor wrap(std::shared_ptr<ir::Graph> graph, NodeId node) { return {std::move(graph), node}; }
 
-const Type& Tensor::type(Place at) const { return graph_of({*this, at}).type(node_); }
+const Type& Tensor::type(Place at) const {
+  check_not_empty({*this, at});
+  return graph_->type(node_);
+}
 
 std::int64_t Tensor::size(int axis, Place at) const {
   const Type& t = type(at);
@@ -50,7 +53,8 @@ std::int64_t Tensor::size(int axis, Place at) const {
 }
 
 Tensor Tensor::named(std::string name, Place at) const {
-  graph_of({*this, at}).set_node_name(node_, std::move(name));
+  check_not_empty({*this, at});
+  graph_->set_node_name(node_, std::move(name));
   return *this;
 }
 

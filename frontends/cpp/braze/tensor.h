@@ -74,9 +74,9 @@ class Tensor {
   Tensor() = default;
 
   bool empty() const { return graph_ == nullptr; }
-  DType dtype() const { return type().dtype; }
-  const Shape& shape() const { return type().shape; }
-  int rank() const { return type().rank(); }
+  DType dtype(Place at = Place::here()) const { return type(at).dtype; }
+  const Shape& shape(Place at = Place::here()) const { return type(at).shape; }
+  int rank(Place at = Place::here()) const { return type(at).rank(); }
   std::int64_t size(int axis, Place at = Place::here()) const;  // extent; a negative axis counts from the end
   const Type& type(Place at = Place::here()) const;
 
