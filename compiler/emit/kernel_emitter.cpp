@@ -50,7 +50,6 @@ llvm::Function* KernelEmitter::run() {
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, k_.name, module_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   // Block size: lets the code generator divide the registers.
-  function_->addFnAttr("nvvm.maxntid", fmt::format("{}", k_.block));
   function_->addFnAttr("nvvm.reqntid", fmt::format("{}", k_.block));
   for (unsigned i = 0; i < params.size(); ++i) {
     const Buffer& buffer = k_.buffers[i];
