@@ -28,7 +28,7 @@ void check_sampling(const bz::Graph& g) {
 }
 
 std::string refusal(const bz::Tensor& y) {
-  ir::Graph g = *y.graph();
+  bz::ir::Graph g = *y.graph();
   g.output("y", y.node());
   try {
     bz::Sampling sampling(g);
