@@ -23,6 +23,9 @@ bz::Graph program(bz::Tensor (*softmax)(const bz::Tensor&), std::int64_t rows, s
   return g;
 }
 
+// The kernel IR after the kernel's name, which says what the program was written with.
+std::string body(const std::string& kernel) { return kernel.substr(kernel.find('(')); }
+
 int run(const char* name, std::int64_t rows, std::int64_t columns) {
   const bz::Device device = bz::Device::open(name);
   const bool gpu = device.kind() == "cuda";
@@ -32,7 +35,8 @@ int run(const char* name, std::int64_t rows, std::int64_t columns) {
   const bz::Graph g = program(by_hand, rows, columns);
   auto exe = bz::compile(g, device);
   const std::string kernel = exe.dump(bz::Stage::kernel);
-  const bool same = kernel == bz::compile(program(composite, rows, columns), device).dump(bz::Stage::kernel);
+  const std::string other = bz::compile(program(composite, rows, columns), device).dump(bz::Stage::kernel);
+  const bool same = body(kernel) == body(other);
   fmt::print("{}\nthe kernel of bz::softmax is {}\n", kernel, same ? "the same" : "another");
 
   const std::map<std::string, bz::HostTensor> in = {{"x", bz::random_tensor({bz::f32, {rows, columns}}, 1)}};

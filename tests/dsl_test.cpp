@@ -465,7 +465,8 @@ TEST_CASE("dsl: softmax by hand is the kernel of softmax") {
     bz::Graph g("softmax");
     auto x = g.input("x", bz::f32, {64, 1024});
     g.output("y", build(x));
-    return bz::compile(g, quiet_sim()).dump(bz::Stage::kernel);
+    const std::string text = bz::compile(g, quiet_sim()).dump(bz::Stage::kernel);
+    return text.substr(text.find('('));  // the name says what the user wrote
   };
   const std::string composite = kernel([](bz::Tensor x) { return bz::softmax(x, {1}); });
   const std::string by_hand = kernel([](bz::Tensor x) {

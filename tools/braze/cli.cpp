@@ -81,7 +81,7 @@ struct CommandLine {
     repeatable(run_verb, "--out", run.outputs, "where to write an output; repeatable", "NAME=FILE.npy");
     run_verb->add_flag("--check", run.check,
                        "compare with the float64 interpreter; on some slices if it is much work");
-    run_verb->add_option("--seed", run.seed, "of the random inputs");
+    run_verb->add_option("--seed", run.seed, "of the random inputs")->check(CLI::NonNegativeNumber);
   }
 
   void add_bench() {
