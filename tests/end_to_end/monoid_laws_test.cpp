@@ -1,0 +1,245 @@
+// The laws of every monoid, on states that lift() makes of edge values and random ones, in float64 and in f32.
+#include <fmt/format.h>
+
+#include "harness.h"
+#include "ir/monoid.h"
+
+using namespace bz;              // NOLINT
+using namespace bz::end_to_end;  // NOLINT
+
+namespace {
+
+// Computes at once; a handle is an index into the values so far.
+class Evaluator final : public ScalarBuilder {
+ public:
+  Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override {
+    std::vector<Scalar> operands;
+    for (const Handle h : args) operands.push_back(value(h));
+    return constant(evaluate(op, operands, result));
+  }
+  Handle constant(const Scalar& v) override {
+    Scalar rounded = v;
+    if (is_float(v.dtype)) rounded.f = round_to(v.dtype, v.f);  // as a machine that has the type
+    values_.push_back(rounded);
+    return static_cast<Handle>(values_.size() - 1);
+  }
+  const Scalar& value(Handle h) const { return values_[static_cast<std::size_t>(h)]; }
+
+ private:
+  std::vector<Scalar> values_;
+};
+
+using State = std::vector<Scalar>;
+
+class Law {
+ public:
+  Law(const MonoidInfo& row, DType t) : row_(row), t_(t) {}
+
+  State identity() const { return row_.identity(t_); }
+  State combine(const State& l, const State& r) const {
+    Evaluator e;
+    return read(e, row_.combine(e, t_, write(e, l), write(e, r)));
+  }
+  // Elements [begin, end) of `x` as one chunk, with `invalid` masked entries in front when asked for.
+  State lift(const std::vector<Scalar>& x, std::size_t begin, std::size_t end, bool masked = false) const {
+    Evaluator e;
+    std::vector<Handles> chunk;
+    Handles valid;
+    if (masked) {
+      chunk.push_back(operands(e, Scalar::of(compute_dtype(t_), 3), 99));
+      valid.push_back(e.constant(Scalar::of_int(DType::boolean, 0)));
+    }
+    for (std::size_t k = begin; k < end; ++k) {
+      chunk.push_back(operands(e, x[k], k));
+      valid.push_back(masked ? e.constant(Scalar::of_int(DType::boolean, 1)) : -1);
+    }
+    return read(e, row_.lift(e, t_, chunk, valid));
+  }
+  // Chunks of `size` combined from the left.
+  State fold(const std::vector<Scalar>& x, std::size_t size) const {
+    State s = identity();
+    for (std::size_t k = 0; k < x.size(); k += size) s = combine(s, lift(x, k, std::min(x.size(), k + size)));
+    return s;
+  }
+
+ private:
+  Handles operands(Evaluator& e, const Scalar& x, std::size_t index) const {
+    Handles h = {e.constant(x)};
+    if (row_.inputs == 2) h.push_back(e.constant(Scalar::of_int(DType::i64, static_cast<std::int64_t>(index))));
+    return h;
+  }
+  static Handles write(Evaluator& e, const State& s) {
+    Handles h;
+    for (const Scalar& v : s) h.push_back(e.constant(v));
+    return h;
+  }
+  static State read(const Evaluator& e, const Handles& handles) {
+    State s;
+    for (const auto h : handles) s.push_back(e.value(h));
+    return s;
+  }
+
+  const MonoidInfo& row_;
+  DType t_;
+};
+
+// Bit by bit, but for the sign and payload of a NaN.
+bool same_bits(const State& a, const State& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    const bool nan = is_float(a[k].dtype) && std::isnan(a[k].f) && std::isnan(b[k].f);
+    if (!nan && !(a[k] == b[k])) return false;
+  }
+  return true;
+}
+
+bool near(double a, double b, double relative, double scale) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::fabs(a - b) <= relative * std::max({scale, std::fabs(a), std::fabs(b)});
+}
+
+// Equal up to rounding. The two parts of a mean are one number.
+bool close(const MonoidInfo& row, const State& a, const State& b, double scale) {
+  const double relative = a[0].dtype == DType::f64 ? 1e-13 : 2e-5;
+  const bool moments = row.kind == Monoid::moments;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    if (moments && k == 2) continue;
+    const bool mean = moments && k == 1;
+    const double x = a[k].as_double() + (mean ? a[2].as_double() : 0), y = b[k].as_double() + (mean ? b[2].as_double() : 0);
+    if (!near(x, y, relative, row.kind == Monoid::prod ? 0 : moments && k == 3 ? scale * scale : scale)) return false;
+  }
+  return true;
+}
+
+std::string text(const State& s) {
+  std::vector<std::string> parts;
+  for (const Scalar& v : s) parts.push_back(to_string(v));
+  return fmt::format("({})", fmt::join(parts, ", "));
+}
+
+std::vector<DType> dtypes_of(const MonoidInfo& row) {
+  if (row.kind == Monoid::any || row.kind == Monoid::all) return {DType::boolean};
+  if (row.kind == Monoid::max_sumexp || row.kind == Monoid::moments) return {DType::f32, DType::f16, DType::bf16, DType::f64};
+  return {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64};
+}
+
+std::vector<Scalar> make(DType t, const std::vector<double>& v) {
+  std::vector<Scalar> x;
+  for (const double d : v) x.push_back(is_float(t) ? Scalar::of(compute_dtype(t), round_to(t, d)) : Scalar::of_int(t, static_cast<std::int64_t>(d)));
+  return x;
+}
+
+// Sequences of elements whose states the laws are tried on.
+std::vector<std::vector<Scalar>> sequences(DType t) {
+  std::vector<std::vector<Scalar>> all;
+  if (t == DType::boolean) return {make(t, {0}), make(t, {1}), make(t, {0, 0, 1}), make(t, {1, 1, 0, 1})};
+  all = {make(t, {0}), make(t, {1}), make(t, {-3, 2}), make(t, {5, 5, 5, 5, 5}), make(t, {7, -1, 7, 2, -1, 3, 100})};
+  std::vector<double> many;
+  std::uint64_t state = 9;
+  for (int k = 0; k < 300; ++k) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    many.push_back(static_cast<double>(static_cast<std::int64_t>(state) >> 40) * 0x1p-22);
+  }
+  all.push_back(make(t, many));
+  if (!is_float(t)) return all;
+  for (const std::vector<double>& v : std::vector<std::vector<double>>{
+           {-0.0}, {kInf}, {-kInf}, {kNan}, {-kInf, -kInf, -kInf}, {1, kNan, 2}, {kInf, 1, kInf}, {-kInf, 4, -kInf},
+           {-0.0, -0.0}, {0.0, -0.0}, {-1000, -1000.5, -2000}, {40000, 40001, 40002, 40003}, {1e-4, -1e-4}}) {
+    all.push_back(make(t, v));
+  }
+  return all;
+}
+
+double magnitude(const std::vector<Scalar>& x) {
+  double m = 0;
+  for (const Scalar& v : x) m += std::isfinite(v.as_double()) ? std::fabs(v.as_double()) : 0;
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("monoids: the identity changes nothing, on either side") {
+  for (const MonoidInfo& row : monoids()) {
+    for (const DType t : dtypes_of(row)) {
+      const Law law(row, t);
+      const State none = law.identity();
+      INFO(row.text << " of " << name(t) << ": identity " << text(none));
+      CHECK(none.size() == static_cast<std::size_t>(row.components));
+      CHECK(row.component_dtypes(t).size() == none.size());
+      CHECK(same_bits(law.combine(none, none), none));
+      for (const auto& x : sequences(t)) {
+        const State s = law.lift(x, 0, x.size());
+        // 0 + -0 is 0: the one sign that a sum that starts at 0 cannot keep.
+        const bool minus_zero = row.kind == Monoid::sum && is_float(t) && s[0].as_double() == 0;
+        INFO(text(s) << " became " << text(law.combine(none, s)) << " and " << text(law.combine(s, none)));
+        CHECK((minus_zero || same_bits(law.combine(none, s), s)));
+        CHECK((minus_zero || same_bits(law.combine(s, none), s)));
+      }
+    }
+  }
+}
+
+TEST_CASE("monoids: an element that is not valid is not there") {
+  for (const MonoidInfo& row : monoids()) {
+    for (const DType t : dtypes_of(row)) {
+      const Law law(row, t);
+      for (const auto& x : sequences(t)) {
+        const State with = law.lift(x, 0, x.size(), true), without = law.lift(x, 0, x.size());
+        INFO(row.text << " of " << name(t) << ": " << text(with) << " and " << text(without));
+        CHECK(close(row, with, without, magnitude(x)));
+      }
+      // Nothing valid at all is the identity.
+      INFO(row.text << " of " << name(t));
+      CHECK(same_bits(law.lift({}, 0, 0, true), law.identity()));
+    }
+  }
+}
+
+TEST_CASE("monoids: combine is associative, and commutative where the table says so") {
+  for (const MonoidInfo& row : monoids()) {
+    for (const DType t : dtypes_of(row)) {
+      const Law law(row, t);
+      const auto all = sequences(t);
+      std::vector<State> states;
+      for (const auto& x : all) states.push_back(law.lift(x, 0, x.size()));
+      for (std::size_t a = 0; a < states.size(); ++a) {
+        for (std::size_t b = 0; b < states.size(); ++b) {
+          const State ab = law.combine(states[a], states[b]), ba = law.combine(states[b], states[a]);
+          INFO(row.text << " of " << name(t) << ": " << text(states[a]) << " and " << text(states[b]) << " give "
+                        << text(ab) << ", the other way round " << text(ba));
+          CHECK((!row.commutative || same_bits(ab, ba)));
+          for (std::size_t c = 0; c < states.size(); ++c) {
+            const State left = law.combine(ab, states[c]);
+            const State right = law.combine(states[a], law.combine(states[b], states[c]));
+            const double scale = magnitude(all[a]) + magnitude(all[b]) + magnitude(all[c]);
+            if (close(row, left, right, scale)) continue;
+            FAIL_CHECK(fmt::format("with {}: {} or {}", text(states[c]), text(left), text(right)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("monoids: any chunking gives the same state") {
+  for (const MonoidInfo& row : monoids()) {
+    for (const DType t : dtypes_of(row)) {
+      const Law law(row, t);
+      for (const auto& x : sequences(t)) {
+        const State whole = law.lift(x, 0, x.size());
+        for (const std::size_t size : {1, 2, 3, 7, 32, 100}) {
+          const State parts = law.fold(x, size);
+          INFO(row.text << " of " << name(t) << ", chunks of " << size << ": " << text(parts) << " and " << text(whole));
+          CHECK(close(row, parts, whole, magnitude(x)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("monoids: (-inf, 0) merged with (-inf, 0) is (-inf, 0)") {
+  const Law law(info(Monoid::max_sumexp), DType::f32);
+  const State none = {Scalar::of(DType::f32, -kInf), Scalar::of(DType::f32, 0)};
+  CHECK(same_bits(law.combine(none, none), none));
+}

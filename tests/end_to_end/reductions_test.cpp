@@ -1,0 +1,166 @@
+// Reductions at every level of the machine: all axis patterns, types, lengths and schedules.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "harness.h"
+
+using namespace bz;              // NOLINT
+using namespace bz::end_to_end;  // NOLINT
+
+namespace {
+
+bool applies(const MonoidInfo& row, DType t) {
+  const bool logical = row.kind == Monoid::any || row.kind == Monoid::all;
+  return row.user && logical == (t == DType::boolean);
+}
+
+void add_reductions(ir::Graph& g, NodeId x, const Axes& axes, bool keepdims, const std::string& prefix) {
+  for (const MonoidInfo& row : monoids()) {
+    if (!applies(row, g.type(x).dtype)) continue;
+    g.output(fmt::format("{}{}", prefix, row.text), g.reduce(row.kind, x, axes, keepdims));
+  }
+}
+
+constexpr std::string_view kPipelines[] = {
+    "%y = softmax %x {axes = [1]}",
+    "%y = logsumexp %x {axes = [1]}",
+    "%y = layer_norm %x",
+    "%y = argmax %x {axes = [1]}",
+    "%d = sub %x, 1 %y = sum %d {axes = [1], keepdims = true}",
+};
+
+ir::Graph pipeline(std::string_view statements, DType t, std::int64_t rows, std::int64_t width) {
+  return parse(fmt::format("graph p {{ %x = input {}[{}, {}] {} output y = %y }}", name(t), rows, width, statements));
+}
+
+// The schedule if the program's kernel can have it, or nothing: what is refused is refused with a reason.
+bool serves(const ir::Graph& g, const std::string& schedule) {
+  CompileOptions options;
+  options.target = *parse_target("sim");
+  options.schedule = schedule;
+  options.last = Stage::schedule;
+  try {
+    compile(g, options);
+    return true;
+  } catch (const Error& e) {
+    CHECK(std::string(e.what()).find("cannot have schedule") != std::string::npos);
+    return false;
+  }
+}
+
+std::vector<std::string> forced_schedules() {
+  std::vector<std::string> all;
+  constexpr std::string_view kKeeps[] = {"nothing", "registers", "shared"};
+  std::size_t k = 0;
+  for (const bool along : {true, false}) {
+    for (const int vector : {1, 2, 4}) {
+      for (const int reduced : {1, 2, 16, 32, 64, 256, 1024}) {
+        // Not the whole product: every pair of unroll and keep comes up with every lanes, and with every width.
+        for (int n = 0; n < 2; ++n, ++k) {
+          const int kept = std::max(1, reduced >= 32 ? (reduced <= 256 && n == 1 ? 2 : 1) : 32 / reduced);
+          all.push_back(fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}",
+                                    along ? "reduced" : "kept", vector, kept, reduced, 1 << k % 4, kKeeps[k % 3]));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// Rows that are all -inf, hold one NaN, one +inf, a large constant, and ordinary ones.
+HostTensor difficult_rows(const Type& type) {
+  HostTensor x = random_tensor(type, 5);
+  const std::int64_t width = type.shape[1];
+  const auto set = [&](std::int64_t row, std::int64_t i, double v) {
+    if (row < type.shape[0]) x.set(row * width + i, Scalar::of(type.dtype, v));
+  };
+  for (std::int64_t i = 0; i < width; ++i) {
+    set(0, i, -kInf);
+    set(3, i, 1000);
+    set(4, i, i + 1 == width ? 2.5 : -kInf);
+    set(5, i, -200 + 0.25 * static_cast<double>(i % 7));
+  }
+  set(1, width / 2, kNan);
+  set(2, width - 1, kInf);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("every reduction over every pattern of axes, with and without keepdims") {
+  const Axes patterns[] = {{0}, {2}, {5}, {0, 2, 5}, {1, 3}, {3, 4}, {4, 5}, {0, 1}, {0, 1, 2, 3, 4, 5}, {1}};
+  for (const DType t : kAllDTypes) {
+    ir::Graph g("patterns");
+    const NodeId x = g.input("x", {t, {2, 3, 4, 1, 3, 5}});
+    std::size_t k = 0;
+    for (const Axes& axes : patterns) {
+      add_reductions(g, x, axes, k % 2 == 1, fmt::format("p{}_{}_", k, fmt::join(axes, "")));
+      ++k;
+      if (axes.size() == 3) add_reductions(g, x, axes, true, "keepdims_");
+    }
+    INFO(name(t));
+    check_all_ways(g);
+  }
+}
+
+TEST_CASE("every reduction of every type at every length, along rows and along columns") {
+  for (const std::int64_t n : {1, 2, 3, 31, 32, 33, 64, 1000, 1025, 5000}) {
+    ir::Graph g("lengths");
+    for (const DType t : kAllDTypes) {
+      const std::string type = std::string(name(t)) + "_";
+      add_reductions(g, g.input(type + "rows", {t, {3, n}}), {1}, false, type + "rows_");
+      add_reductions(g, g.input(type + "columns", {t, {n, 3}}), {0}, false, type + "columns_");
+    }
+    INFO("length " << n);
+    check_all_ways(g);
+  }
+}
+
+TEST_CASE("every reduction of 70000 elements") {
+  for (const DType t : kAllDTypes) {
+    ir::Graph g("long");
+    add_reductions(g, g.input("x", {t, {70000}}), {0}, false, "");
+    INFO(name(t));
+    check(g);
+  }
+}
+
+TEST_CASE("every schedule gives the same values, on rows of all kinds") {
+  const std::vector<std::string> schedules = forced_schedules();
+  int served = 0;
+  std::size_t k = 0;
+  for (const std::string_view statements : kPipelines) {
+    for (const std::string& schedule : schedules) {
+      const std::int64_t widths[] = {5, 37, 128, 1028};  // shorter than the threads, odd, a power of two, long
+      const std::int64_t width = widths[k++ % std::size(widths)];
+      const DType t = k % 5 == 0 ? DType::f16 : DType::f32;
+      const ir::Graph g = pipeline(statements, t, 7, width);
+      if (!serves(g, schedule)) continue;
+      ++served;
+      Options options;
+      options.schedule = schedule;
+      options.inputs["x"] = difficult_rows({t, {7, width}});
+      options.seed = k;
+      options.misaligned = k % 3 == 0;
+      INFO(statements << ", width " << width);
+      check(g, options);
+    }
+  }
+  CHECK(served > 150);
+}
+
+TEST_CASE("the order of threads and blocks does not change a bit") {
+  for (const std::string_view statements : kPipelines) {
+    const ir::Graph g = pipeline(statements, DType::f32, 5, 3000);
+    const Compilation c = compile_for_sim(g);
+    Options options;
+    const Tensors inputs = complete_inputs(g, options);
+    std::vector<Tensors> results;
+    for (const std::uint64_t seed : {3, 1, 2}) {
+      options.seed = seed;
+      results.push_back(run(c, inputs, options));
+    }
+    for (const Tensors& r : results) CHECK(values(r.at("y")) == values(results[0].at("y")));
+  }
+}
