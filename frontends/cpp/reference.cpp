@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <span>
 
 #include "frontends/cpp/sampling.h"
 #include "ir/interpret.h"
@@ -14,6 +15,7 @@ namespace bz {
 namespace {
 
 constexpr std::int64_t kMostSlices = 64;
+constexpr std::size_t kShownSlices = 6;
 
 // For every node, the elements of the longest reduction that it depends on.
 std::vector<std::int64_t> reduction_lengths(const ir::Graph& graph) {
@@ -71,7 +73,9 @@ bool ReferenceCheck::ok() const {
 std::string ReferenceCheck::text() const {
   std::string text;
   if (!slices.empty()) {
-    text += fmt::format("checked slices {} of {}\n", fmt::join(slices, ", "), extent);
+    const auto shown = std::span(slices).first(std::min(slices.size(), kShownSlices));
+    text += fmt::format("checked {} of {} slices: {}{}\n", slices.size(), extent, fmt::join(shown, ", "),
+                        shown.size() < slices.size() ? fmt::format(", ..., {}", slices.back()) : "");
   }
   for (const CheckedOutput& o : outputs) {
     text += fmt::format("{}: {}, {}\n", o.name, to_string(o.comparison),
