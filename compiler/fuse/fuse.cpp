@@ -48,15 +48,17 @@ class Fuser {
     const int id = static_cast<int>(fusion_.regions.size());
     for (const Root& r : region.roots) {
       pending_.erase(r.node);
-      owner_[r.node] = id;
+      if (!is_input(r.node)) owner_[r.node] = id;  // an output that is an input is a copy of it
     }
     for (const NodeId s : region.sources()) {
-      if (graph_.node(s).as<InputAttrs>() == nullptr && !owner_.contains(s)) pending_.insert(s);
+      if (!is_input(s) && !owner_.contains(s)) pending_.insert(s);
     }
     fusion_.cuts.insert(fusion_.cuts.end(), cuts.begin(), cuts.end());
     region.name = label(graph_, root);
     fusion_.regions.push_back(std::move(region));
   }
+
+  bool is_input(NodeId n) const { return graph_.node(n).as<InputAttrs>() != nullptr; }
 
   // Values that must be stored and are computed here anyway.
   void add_inner_roots(Region& region) {
@@ -111,7 +113,7 @@ class Fuser {
     while (!work.empty()) {
       const NodeId n = work.back();
       work.pop_back();
-      if (roots.contains(n)) return true;
+      if (roots.contains(n) && !is_input(n)) return true;
       const auto owner = owner_.find(n);
       const std::vector<NodeId> next = owner != owner_.end()
                                            ? fusion_.regions[static_cast<std::size_t>(owner->second)].sources()
@@ -130,7 +132,7 @@ class Fuser {
     for (const Output& o : graph_.outputs()) outputs.insert(o.node);
     const auto temporary = [&](NodeId n) {
       const DType t = graph_.type(n).dtype;
-      return graph_.node(n).as<InputAttrs>() == nullptr && (!outputs.contains(n) || t != compute_dtype(t));
+      return !is_input(n) && (!outputs.contains(n) || t != compute_dtype(t));
     };
     for (Region& region : fusion_.regions) {
       for (Expr& e : region.exprs) {
