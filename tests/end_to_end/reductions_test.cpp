@@ -56,12 +56,11 @@ std::vector<std::string> forced_schedules() {
   for (const bool along : {true, false}) {
     for (const int vector : {1, 2, 4}) {
       for (const int reduced : {1, 2, 16, 32, 64, 256, 1024}) {
-        // Not the whole product: every pair of unroll and keep comes up with every lanes, and with every width.
-        for (int n = 0; n < 2; ++n, ++k) {
-          const int kept = std::max(1, reduced >= 32 ? (reduced <= 256 && n == 1 ? 2 : 1) : 32 / reduced);
-          all.push_back(fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}",
-                                    along ? "reduced" : "kept", vector, kept, reduced, 1 << k % 4, kKeeps[k % 3]));
-        }
+        // Not the whole product: every unroll comes up with every keep, and both with all others.
+        const int kept = reduced < 32 ? 32 / reduced : reduced <= 256 ? 1 + static_cast<int>(k % 2) : 1;
+        all.push_back(fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}",
+                                  along ? "reduced" : "kept", vector, kept, reduced, 1 << k % 4, kKeeps[k % 3]));
+        ++k;
       }
     }
   }
@@ -105,15 +104,20 @@ TEST_CASE("every reduction over every pattern of axes, with and without keepdims
 }
 
 TEST_CASE("every reduction of every type at every length, along rows and along columns") {
+  std::size_t k = 0;
   for (const std::int64_t n : {1, 2, 3, 31, 32, 33, 64, 1000, 1025, 5000}) {
     ir::Graph g("lengths");
     for (const DType t : kAllDTypes) {
+      if (t != DType::f32 && k++ % 2 == 0 && n > 3) continue;  // each in turn
       const std::string type = std::string(name(t)) + "_";
       add_reductions(g, g.input(type + "rows", {t, {3, n}}), {1}, false, type + "rows_");
       add_reductions(g, g.input(type + "columns", {t, {n, 3}}), {0}, false, type + "columns_");
     }
     INFO("length " << n);
-    check_all_ways(g);
+    Options options;
+    options.misaligned = n % 2 == 1;
+    options.seed = static_cast<std::uint64_t>(n);
+    check(g, options);
   }
 }
 
@@ -147,7 +151,7 @@ TEST_CASE("every schedule gives the same values, on rows of all kinds") {
       check(g, options);
     }
   }
-  CHECK(served > 150);
+  CHECK(served > 75);
 }
 
 TEST_CASE("the order of threads and blocks does not change a bit") {

@@ -1,0 +1,270 @@
+// Faults that softmaxes, norms and reductions of other projects had, as small inputs with their right answers.
+// Numerics, and shapes and addresses; fusion and compile time are in fusion_cases_test.cpp.
+#include <fmt/format.h>
+
+#include "harness.h"
+
+using namespace bz;              // NOLINT
+using namespace bz::end_to_end;  // NOLINT
+
+namespace {
+
+Type f32(Shape s) { return {DType::f32, std::move(s)}; }
+
+std::string rows_program(std::string_view statements, std::int64_t rows, std::int64_t width, DType t = DType::f32) {
+  return fmt::format("graph p {{ %x = input {}[{}, {}] {} output y = %y }}", name(t), rows, width, statements);
+}
+
+std::vector<double> of_rows(std::string_view statements, std::int64_t rows, std::int64_t width,
+                            const std::vector<double>& x, DType t = DType::f32) {
+  return result_of(rows_program(statements, rows, width, t), {{"x", tensor({t, {rows, width}}, x)}});
+}
+
+std::vector<double> of_vector(std::string_view statements, const std::vector<double>& x, DType t = DType::f32) {
+  const auto n = static_cast<std::int64_t>(x.size());
+  const std::string text = fmt::format("graph p {{ %x = input {}[{}] {} output y = %y }}", name(t), n, statements);
+  return result_of(text, {{"x", tensor({t, {n}}, x)}});
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    parse(text, {.file = "case.braze", .sizes = {}});
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("logsumexp of a row that is all -inf is -inf") {
+  require_near(of_rows("%y = logsumexp %x {axes = [1]}", 2, 2, {1, 2, -kInf, -kInf}), {2.3132617, -kInf}, 1e-7);
+}
+
+TEST_CASE("idle lanes do not count as zeros: rows far below 0 of every width") {
+  for (const std::int64_t width : {1, 2, 3, 17, 31, 32, 33}) {
+    HostTensor x = random_tensor(f32({5, width}), 3);
+    for (std::int64_t i = 0; i < x.elements(); ++i) x.set(i, Scalar::of(DType::f32, x.value(i) * 5 - 200));
+    const std::string text = "%a = logsumexp %x {axes = [1]} %b = softmax %x {axes = [1]} %m = max %x {axes = [1]} "
+                             "output %a output %b output %m %y = log_softmax %x {axes = [1]}";
+    Options options;
+    options.inputs["x"] = x;
+    INFO("width " << width);
+    check_all_ways(parse(rows_program(text, 5, width)), options);
+  }
+}
+
+TEST_CASE("max and argmax find the first NaN, wherever it is") {
+  require_near(of_rows("%y = max %x {axes = [1]}", 2, 2, {kNan, kInf, kInf, kNan}), {kNan, kNan}, 0);
+  require_near(of_rows("%y = argmax %x {axes = [1]}", 2, 2, {kNan, kInf, kInf, kNan}), {0, 1}, 0);
+  require_near(of_rows("%y = argmin %x {axes = [1]}", 2, 2, {kNan, -kInf, -kInf, kNan}), {0, 1}, 0);
+  for (const std::int64_t width : {64, 1025}) {
+    // Row r has NaN at r, and further on in some.
+    HostTensor x = random_tensor(f32({width, width}), 8);
+    for (std::int64_t r = 0; r < width; ++r) {
+      x.set(r * width + r, Scalar::of(DType::f32, kNan));
+      if (r % 3 == 0) x.set(r * width + width - 1, Scalar::of(DType::f32, kNan));
+    }
+    Options options;
+    options.inputs["x"] = x;
+    const ir::Graph g = parse(rows_program("%m = max %x {axes = [1]} %n = min %x {axes = [1]} output %m output %n "
+                                           "%y = argmax %x {axes = [1]} %z = argmin %x {axes = [1]} output %z", width, width));
+    check(g, options);
+    const Tensors got = run(compile_for_sim(g), options.inputs);
+    for (std::int64_t r = 0; r < width; ++r) {
+      if (std::isnan(got.at("m").value(r)) && got.at("y").value(r) == static_cast<double>(r)) continue;
+      FAIL_CHECK(fmt::format("row {} of {}: {} at {}", r, width, got.at("m").value(r), got.at("y").value(r)));
+    }
+  }
+}
+
+TEST_CASE("log_softmax subtracts the maximum before the logarithm") {
+  require_near(of_rows("%y = log_softmax %x {axes = [1]}", 1, 3, {-1e7, -1e7, -1e7 + 1}),
+               {-1.5514447, -1.5514447, -0.5514447}, 1e-6);
+}
+
+TEST_CASE("layer_norm of a large mean and of a constant row") {
+  require_near(of_rows("%y = layer_norm %x {eps = 1e-05}", 2, 4, {40000, 40001, 40002, 40003, 40000, 40000, 40000, 40000}),
+               {-1.341635, -0.447212, 0.447212, 1.341635, 0, 0, 0, 0}, 2e-6);
+}
+
+TEST_CASE("layer_norm keeps small steps on large means") {
+  for (const std::int64_t width : {16, 41, 1536}) {
+    HostTensor x(f32({4, width}));
+    const double means[] = {0, 100, 1e3, 1e4};
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+      x.set(i, Scalar::of(DType::f32, means[i / width] + static_cast<double>(i % width) * 1e-3));
+    }
+    Options options;
+    options.inputs["x"] = x;
+    INFO("width " << width);
+    check_all_ways(parse(rows_program("%y = layer_norm %x", 4, width)), options);
+  }
+}
+
+TEST_CASE("tanh saturates, keeps the sign of zero and NaN") {
+  std::vector<double> x = {0.0, -0.0, kNan}, expected = {0.0, -0.0, kNan}, of_fourth = {0.0, 0.0, kNan};
+  for (const double v : {9.02, 15.0, 44.5, 88.8, 1e10, kInf}) {
+    for (const double sign : {1.0, -1.0}) {
+      x.push_back(sign * v);
+      expected.push_back(sign);
+      of_fourth.push_back(1);
+    }
+  }
+  const std::vector<double> alone = of_vector("%y = tanh %x", x);
+  require_near(alone, expected, 1e-7);
+  CHECK(!std::signbit(alone[0]));
+  CHECK(std::signbit(alone[1]));
+  require_near(of_vector("%s = square %x %t = square %s %y = tanh %t", x), of_fourth, 1e-7);
+}
+
+TEST_CASE("16-bit means and softmaxes accumulate in f32") {
+  require_near(of_vector("%y = mean %x", std::vector<double>(100, 1000), DType::f16), {1000}, 0);
+  require_near(of_vector("%y = mean %x", std::vector<double>(70000, 1), DType::bf16), {1}, 0);
+  require_near(of_vector("%y = softmax %x {axes = [0]}", std::vector<double>(512, 3), DType::bf16),
+               std::vector<double>(512, 1.0 / 512), 0);
+}
+
+TEST_CASE("max and min of infinities and of one element") {
+  require_near(of_vector("%y = max %x", {-kInf, -kInf}), {-kInf}, 0);
+  require_near(of_vector("%y = max %x", {-1}), {-1}, 0);
+  require_near(of_vector("%y = min %x", {kInf, kInf}), {kInf}, 0);
+}
+
+TEST_CASE("inverse functions are not cancelled: intermediate results overflow") {
+  require_near(of_vector("%s = square %x %y = sqrt %s", {1e20}), {kInf}, 0);
+  require_near(of_vector("%s = exp %x %y = log %s", {89}), {kInf}, 0);
+}
+
+TEST_CASE("hardswish where its formula changes") {
+  const float above = std::nextafter(-3.0f, 0.0f), below = std::nextafter(-3.0f, -4.0f);
+  const float more = std::nextafter(3.0f, 4.0f), less = std::nextafter(3.0f, 0.0f);
+  const std::vector<double> y = of_vector("%y = hardswish %x", {-3, below, above, 3, more, less, 0, -1});
+  require_near(y, {0, 0, static_cast<double>(above) * (static_cast<double>(above) + 3) / 6, 3, more, less, 0, -1.0 / 3}, 3e-7);
+}
+
+TEST_CASE("subnormal numbers are kept") {
+  const double tiny = Scalar::of(DType::f32, 1e-40).f;
+  for (const std::string_view statement : {"%y = add %x, 0", "%y = mul %x, 1", "%y = max %x, 0", "%y = sum %x",
+                                           "%d = mul %x, 2 %y = mul %d, 0.5"}) {
+    INFO(statement);
+    require_near(of_vector(statement, {tiny}), {tiny}, 0);
+  }
+}
+
+TEST_CASE("empty tensors: nothing is launched, and nothing is wrong, twice") {
+  for (const std::string text : {"graph e { %x = input f32[0, 128] %y = layer_norm %x output %y }",
+                                 "graph e { %x = input f32[4, 0] %y = softmax %x {axes = [1]} output %y }",
+                                 "graph e { %x = input f32[0] %z = input f32[0] %y = add %x, %z output %y }",
+                                 "graph e { %x = input f32[0, 5] %y = sum %x {axes = [1]} output %y }",
+                                 "graph e { %x = input f32[3, 0, 2] %y = argmax %x {axes = [2]} output %y }"}) {
+    INFO(text);
+    const ir::Graph g = parse(text);
+    const Compilation c = compile_for_sim(g);
+    CHECK(c.plan.kernels.empty());
+    for (int round = 0; round < 2; ++round) {
+      const Tensors y = run(c, complete_inputs(g, {}));
+      CHECK(y.at("y").elements() == 0);
+    }
+  }
+}
+
+TEST_CASE("reductions of no elements") {
+  const auto empty_rows = [](std::string_view op, DType t) {
+    return of_rows(fmt::format("%y = {} %x {{axes = [1]}}", op), 3, 0, {}, t);
+  };
+  require_near(empty_rows("sum", DType::f32), {0, 0, 0}, 0);
+  require_near(empty_rows("prod", DType::f32), {1, 1, 1}, 0);
+  require_near(empty_rows("mean", DType::f32), {kNan, kNan, kNan}, 0);
+  require_near(empty_rows("any", DType::boolean), {0, 0, 0}, 0);
+  require_near(empty_rows("all", DType::boolean), {1, 1, 1}, 0);
+  require_near(empty_rows("logsumexp", DType::f32), {-kInf, -kInf, -kInf}, 0);
+  for (const std::string op : {"max", "min", "argmax", "argmin"}) {
+    const std::string message = message_of(rows_program(fmt::format("%y = {} %x {{axes = [1]}}", op), 3, 0));
+    INFO(message);
+    CHECK(contains(message, op));
+    CHECK(contains(message, "axis 1"));
+  }
+}
+
+TEST_CASE("axes count from the end, and are checked for range and duplicates") {
+  check(parse(rows_program("%y = softmax %x {axes = [-1]}", 3, 7)));
+  for (const std::string op : {"sum", "softmax", "logsumexp"}) {
+    const std::string range = message_of(rows_program(fmt::format("%y = {} %x {{axes = [2]}}", op), 3, 7));
+    const std::string twice = message_of(rows_program(fmt::format("%y = {} %x {{axes = [1, -1]}}", op), 3, 7));
+    INFO(range << "\n" << twice);
+    CHECK(contains(range, "axis 2 is out of range for rank 2"));
+    CHECK(contains(twice, "axes 1 and -1 are the same axis for rank 2"));
+  }
+}
+
+TEST_CASE("reductions over axes that are not neighbours, of six dimensions") {
+  std::string text = "graph axes { %x = input f32[3, 2, 4, 3, 2, 5]\n";
+  int k = 0;
+  for (const std::string op : {"sum", "max", "logsumexp", "var"}) {
+    for (const std::string keepdims : {"true", "false"}) {
+      text += fmt::format("%y{0} = {1} %x {{axes = [0, 2, 5], keepdims = {2}}} output %y{0}\n", k++, op, keepdims);
+    }
+  }
+  check_all_ways(parse(text + "%s = softmax %x {axes = [0, 2, 5]} output %s }"));
+}
+
+TEST_CASE("every width, on addresses aligned to their elements only") {
+  for (const std::int64_t width : {1, 7, 31, 127, 129, 1021, 4095, 4097, 30522, 65535}) {
+    for (const DType t : {DType::f32, DType::f16}) {
+      if (t == DType::f16 && width != 129 && width != 4097 && width != 65535) continue;
+      Options options;
+      options.misaligned = true;
+      INFO(name(t) << ", width " << width);
+      check(parse(rows_program("%y = softmax %x {axes = [1]} %s = add %x, 1 output %s", 3, width, t)), options);
+    }
+  }
+  const ir::Graph wide = parse(rows_program("%y = softmax %x {axes = [1]}", 3, 30522));
+  check(wide);
+}
+
+TEST_CASE("more rows than a grid's second dimension could hold") {
+  check(parse(rows_program("%y = layer_norm %x", 70001, 8)));
+  check(parse("graph r { %x = input f32[70001, 2, 3] %y = sum %x {axes = [1]} output %y }"));
+}
+
+TEST_CASE("groups that do not divide the channels are an error that names both") {
+  for (const int groups : {0, -1, 3}) {
+    const std::string message =
+        message_of(fmt::format("graph g {{ %x = input f32[2, 4, 3]\n%y = group_norm %x {{groups = {}}} output %y }}", groups));
+    INFO(message);
+    CHECK(contains(message, "case.braze:2: error: "));
+    CHECK(contains(message, "4 channels"));
+    CHECK(contains(message, fmt::format("{} groups", groups)));
+  }
+}
+
+TEST_CASE("no block has more than 1024 threads, however long the rows") {
+  for (const std::int64_t width : {5120, 30733, 1000000}) {
+    const ir::Graph g = parse(rows_program("%y = logsumexp %x {axes = [1]}", 2, width));
+    for (const PlanKernel& k : compile_for_sim(g).plan.kernels) CHECK(k.block <= 1024);
+    INFO("width " << width);
+    check(g);
+  }
+}
+
+TEST_CASE("an output may be an input's memory") {
+  for (const std::string_view statements : {"%y = exp %x", "%y = softmax %x {axes = [1]}", "%y = softmax %x {axes = [0]}",
+                                            "%f = flip %x {axes = [1]} %y = add %x, %f"}) {
+    const ir::Graph g = parse(rows_program(statements, 6, 300));
+    const Compilation c = compile_for_sim(g);
+    const Tensors inputs = complete_inputs(g, {});
+    const std::vector<double> expected = values(run(c, inputs).at("y"));
+    auto device = open_sim();
+    const auto program = device->load(c.plan);
+    HostTensor x = inputs.at("x");
+    DeviceBuffer memory(*device, static_cast<std::int64_t>(x.bytes()));
+    device->copy_in(memory.get(), x.data(), static_cast<std::int64_t>(x.bytes()));
+    program->run(std::vector<void*>{memory.get(), memory.get()}, nullptr);
+    device->copy_out(x.data(), memory.get(), static_cast<std::int64_t>(x.bytes()));
+    INFO(statements);
+    CHECK((values(x) == expected));
+  }
+}

@@ -1,0 +1,119 @@
+// What must be one kernel, what must compile however long it is, and how the size of the code grows.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "harness.h"
+
+using namespace bz;              // NOLINT
+using namespace bz::end_to_end;  // NOLINT
+
+namespace {
+
+std::size_t kernels_of(const ir::Graph& g) { return compile_for_sim(g).kernels.size(); }
+
+// `steps` times `step`, a statement of {0} (the value so far) that defines {1}.
+std::string repeated(std::string_view step, int steps) {
+  std::string text = "graph chain { %x0 = input f32[1000]\n";
+  for (int k = 0; k < steps; ++k) {
+    text += fmt::format(fmt::runtime(step), fmt::format("%x{}", k), fmt::format("%x{}", k + 1)) + "\n";
+  }
+  return text + fmt::format("output y = %x{} }}", steps);
+}
+
+std::size_t ptx_size(const ir::Graph& g) {
+  CompileOptions options;
+  options.target = *parse_target("sm_90");
+  return compile(g, options).plan.ptx.size();
+}
+
+}  // namespace
+
+TEST_CASE("a reduction and the map that uses it are one kernel") {
+  for (const std::string shape : {"128", "4, 32"}) {
+    for (const std::string statements :
+         {"%s = sum %x %q = div %x, %s %y = add %x, %q",
+          "%m = mean %x {keepdims = true} %d = sub %x, %m %q = square %d %y = mean %q"}) {
+      const ir::Graph g = parse(fmt::format("graph f {{ %x = input f32[{}] {} output %y }}", shape, statements));
+      INFO(print(g));
+      CHECK(kernels_of(g) == 1);
+      Options options;
+      // A sum near 0 makes the quotient ill-conditioned; these are far from it.
+      HostTensor x = random_tensor(g.type(g.inputs()[0]), 4);
+      for (std::int64_t i = 0; i < x.elements(); ++i) x.set(i, Scalar::of(DType::f32, x.value(i) + 2));
+      options.inputs["x"] = x;
+      check_all_ways(g, options);
+    }
+  }
+}
+
+TEST_CASE("a reduction with two consumers, and softmax with its row maximum as a second output") {
+  check_all_ways(parse("graph t { %x = input f32[6, 70] %s = sum %x {axes = [1], keepdims = true}"
+                       " %a = mul %x, %s %b = sub %x, %s output %a output %b }"));
+  const ir::Graph both = parse("graph t { %x = input f32[6, 700] %m = max %x {axes = [1]}"
+                               " %y = softmax %x {axes = [1]} output %m output %y }");
+  check_all_ways(both);
+  const Tensors inputs = complete_inputs(both, {});
+  const Tensors together = run(compile_for_sim(both), inputs);
+  for (const Output& o : both.outputs()) {
+    const ir::Graph alone = with_outputs(both, {o});
+    const ReferenceTensor reference = interpret_reference(alone, inputs).at(o.name);
+    const Comparison c = compare(together.at(o.name), reference);
+    CHECK(within(c, default_tolerance(DType::f32, 700)));
+  }
+}
+
+TEST_CASE("a column maximum and the column softmax are one kernel") {
+  const ir::Graph g = parse("graph c { %x = input f32[512, 64] %m = max %x {axes = [0]}"
+                            " %y = softmax %x {axes = [0]} output %m output %y }");
+  CHECK(kernels_of(g) == 1);
+  check_all_ways(g);
+}
+
+TEST_CASE("code of shared subexpressions grows linearly") {
+  for (const std::string_view step : {"%h{1} = mul {0}, 0.5 {1} = add {0}, %h{1}", "%h{1} = tanh {0} {1} = mul {0}, %h{1}"}) {
+    std::string named(step);
+    for (std::size_t at = named.find("%h{1}"); at != std::string::npos; at = named.find("%h{1}", at)) {
+      named.replace(at, 5, "%\"h{1}\"");
+    }
+    const ir::Graph one = parse(repeated(named, 1)), twenty = parse(repeated(named, 20)), forty = parse(repeated(named, 40));
+    const std::size_t base = ptx_size(one);
+    const double growth = static_cast<double>(ptx_size(forty) - base) / static_cast<double>(ptx_size(twenty) - base);
+    INFO(step << ": " << growth << " times");
+    CHECK(growth < 2.4);
+    CHECK(kernels_of(forty) == 1);
+    Options options;
+    options.tolerance_scale = 40;
+    HostTensor x = random_tensor({DType::f32, {1000}}, 3);
+    for (std::int64_t i = 0; i < 1000; ++i) x.set(i, Scalar::of(DType::f32, x.value(i) * 1e-3));
+    options.inputs["x0"] = x;
+    check(forty, options);
+  }
+}
+
+TEST_CASE("a chain of 10000 nodes is built, printed, parsed and compiled") {
+  std::string text = "graph chain { %x0 = input f32[64]\n";
+  constexpr int kLength = 10000;
+  for (int k = 0; k < kLength; ++k) text += fmt::format("%x{} = {} %x{}\n", k + 1, k % 2 == 0 ? "sin" : "neg", k);
+  const ir::Graph g = parse(text + fmt::format("output y = %x{} }}", kLength));
+  CHECK(same(g, parse(print(g))));
+  const Compilation c = compile_for_sim(g);
+  CHECK(!c.kernels.empty());
+  Options options;
+  options.tolerance_scale = 100;
+  const std::vector<Problem> wrong = problems(g, options);
+  for (const Problem& p : wrong) FAIL_CHECK(p.what);
+}
+
+TEST_CASE("the sum of 600 inputs is split into kernels that a launch can have") {
+  std::string text = "graph many {\n";
+  for (int k = 0; k < 600; ++k) text += fmt::format("%x{} = input f32[50]\n", k);
+  text += "%s0 = add %x0, %x1\n";
+  for (int k = 2; k < 600; ++k) text += fmt::format("%s{} = add %s{}, %x{}\n", k - 1, k - 2, k);
+  const ir::Graph g = parse(text + "output y = %s598 }");
+  for (const PlanKernel& k : compile_for_sim(g).plan.kernels) CHECK(k.arguments.size() * 8 <= 4096);
+  Options options;
+  options.tolerance_scale = 20;
+  const std::vector<Problem> wrong = problems(g, options);
+  for (const Problem& p : wrong) FAIL_CHECK(p.what);
+}
