@@ -74,10 +74,22 @@ std::string schedule_for(const std::string& text, const std::string& kernel) {
   return found;
 }
 
-Choice schedule(const Region& region, const ir::Graph& graph, const CompileOptions& options) {
+// Gives the region its schedule, and the form that the schedule wants.
+Choice schedule(Region& region, const ir::Graph& graph, const CompileOptions& options) {
+  std::optional<Region> resident = resident_form(region);
   const std::string forced = schedule_for(options.schedule, region.name);
-  if (forced.empty()) return choose(region, graph, options.target);
+  if (forced.empty()) {
+    if (resident) {
+      Choice choice = choose(*resident, graph, options.target);
+      if (choice.schedule.keep == Keep::registers) {
+        region = std::move(*resident);
+        return choice;
+      }
+    }
+    return choose(region, graph, options.target);
+  }
   const Schedule s = parse_schedule(forced);
+  if (resident && s.keep == Keep::registers) region = std::move(*resident);
   if (const auto why = refuse(region, s, options.target)) {
     throw Error(fmt::format("kernel {} cannot have schedule '{}': {}", region.name, to_string(s), *why));
   }
@@ -167,6 +179,7 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   timed(c.times, "lower", [&] {
     for (CompiledKernel& k : c.kernels) {
       Lowered lowered = lower(k.region, c.simplified, k.choice.schedule, options.alignment);
+      lowered.kernel.blocks_together = blocks_together(k.region, k.choice.schedule, options.target);
       verify_kernel(lowered.kernel);
       k.kernel = std::move(lowered.kernel);
       bindings.push_back(std::move(lowered.bindings));

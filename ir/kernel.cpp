@@ -83,7 +83,7 @@ class Printer {
               [&](const Barrier&) { line(depth, "barrier"); },
               [&](const Shuffle& sh) { define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask)); },
               [&](const For& f) {
-                static constexpr std::string_view kLevels[] = {"grid", "thread", "serial", "unroll"};
+                static constexpr std::string_view kLevels[] = {"grid", "thread", "serial"};
                 line(depth, fmt::format("for {} in 0..{} {}", k_.vars[static_cast<std::size_t>(f.var.id)], f.var.extent,
                                         kLevels[static_cast<int>(f.level)]));
                 block(f.body, depth + 1);

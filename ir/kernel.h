@@ -117,7 +117,7 @@ struct Shuffle {  // the value of lane (own ^ mask) of the warp
   int mask;
 };
 // ---- structure ----
-enum class Level : std::uint8_t { grid, thread, serial, unroll };
+enum class Level : std::uint8_t { grid, thread, serial };
 struct For {
   IndexVar var;
   Level level;
@@ -146,6 +146,7 @@ struct Kernel {
   int lanes = 1;                  // extent of `lane`
   std::int64_t grid = 1;
   int block = 1;
+  int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
   Block body;
 

@@ -51,6 +51,7 @@ llvm::Function* KernelEmitter::run() {
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   // Block size: lets the code generator divide the registers.
   function_->addFnAttr("nvvm.reqntid", fmt::format("{}", k_.block));
+  if (k_.blocks_together > 1) function_->addFnAttr("nvvm.minctasm", fmt::format("{}", k_.blocks_together));
   for (unsigned i = 0; i < params.size(); ++i) {
     const Buffer& buffer = k_.buffers[i];
     llvm::Argument* arg = function_->getArg(i);
@@ -115,9 +116,7 @@ Value* KernelEmitter::index(const Index& e) {
   for (const Index::Term& t : e.terms()) {
     Value* atom = nullptr;
     if (t.atom->kind == Index::Atom::Kind::var) {
-      const std::int32_t id = t.atom->variable.id;
-      const auto known = unrolled_.find(id);
-      atom = known != unrolled_.end() ? static_cast<Value*>(number(known->second)) : vars_.at(id);
+      atom = vars_.at(t.atom->variable.id);
     } else {
       const Index& argument = t.atom->argument;
       Value* a = index(argument);
@@ -420,13 +419,6 @@ void KernelEmitter::emit(const For& s) {
       vars_[id] = b_.CreateURem(t, b_.getInt32(static_cast<std::uint32_t>(s.var.extent)));
       return block(s.body);
     }
-    case Level::unroll:
-      for (std::int64_t i = 0; i < s.var.extent; ++i) {
-        unrolled_[id] = i;
-        block(s.body);
-      }
-      unrolled_.erase(id);
-      return;
     case Level::serial: {
       auto* before = b_.GetInsertBlock();
       auto* body = llvm::BasicBlock::Create(context_, "loop", function_);

@@ -82,7 +82,6 @@ class KernelEmitter {
   llvm::Function* function_ = nullptr;
   std::unordered_map<kernel::ValueId, Lanes> values_;
   std::unordered_map<std::int32_t, llvm::Value*> vars_;         // i32 or i64
-  std::unordered_map<std::int32_t, std::int64_t> unrolled_;     // variables with a known value
   std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;
 };
 

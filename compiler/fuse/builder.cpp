@@ -381,6 +381,13 @@ void RegionBuilder::expand_reduce(int id) {
   const Instance self = instances_[static_cast<std::size_t>(id)];
   const Node& node = graph_.node(self.node);
   const auto& attrs = *node.as<ReduceAttrs>();
+  if (graph_.type(node.operands[0]).elements() == 0) {
+    Instance& instance = instances_[static_cast<std::size_t>(id)];
+    instance.done = true;
+    instance.expr.kind = Expr::Kind::constant;
+    instance.expr.value = info(attrs.monoid).identity(graph_.type(node.operands[0]).dtype)[static_cast<std::size_t>(attrs.component)];
+    return;
+  }
   const std::optional<CutReason> no = bind(self.node, self.at);
   if (restart_) return;
   if (no) return become_load(climb(id), no);
@@ -507,7 +514,10 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
   }
   for (const NodeId r : roots) {
     const Instance& i = instances_[static_cast<std::size_t>(by_node_[r][0])];
-    region.roots.push_back({r, place[static_cast<std::size_t>(resolve(by_node_[r][0]))], linearize(i.at, graph_.type(r).shape), graph_.type(r).dtype});
+    const ExprId value = place[static_cast<std::size_t>(resolve(by_node_[r][0]))];
+    Index offset = linearize(i.at, graph_.type(r).shape);
+    const bool several = region.exprs[static_cast<std::size_t>(value)].varies || varies(offset);
+    region.roots.push_back({r, value, std::move(offset), graph_.type(r).dtype, several});
   }
   std::erase_if(cuts_, [&](const Cut& c) { return place[static_cast<std::size_t>(by_node_[c.from][0])] < 0; });
   return region;
@@ -520,14 +530,16 @@ bool RegionBuilder::add_root(Region& region, NodeId node) {
   const Expr& e = region.exprs[static_cast<std::size_t>(expr)];
   if (!e.where.empty() && e.kind == Expr::Kind::load) return false;
   // Every element of the node is computed, and once: each axis is a variable of its own or constant.
-  std::int64_t visited = region.domains() * (e.varies ? region.domain_size() : 1);
+  const Index offset = linearize(at, graph_.type(node).shape);
+  const bool several = e.varies || uses_any(offset, region.reduced);
+  const std::int64_t visited = region.domains() * (several ? region.domain_size() : 1);
   std::set<std::int32_t> seen;
   for (std::size_t i = 0; i < at.size(); ++i) {
     const std::int32_t v = at[i].as_var();
     if (v < 0 ? !(at[i].is_constant() && graph_.type(node).shape[i] == 1) : !seen.insert(v).second) return false;
   }
   if (visited != graph_.type(node).elements()) return false;
-  region.roots.push_back({node, expr, linearize(at, graph_.type(node).shape), graph_.type(node).dtype});
+  region.roots.push_back({node, expr, offset, graph_.type(node).dtype, several});
   return true;
 }
 

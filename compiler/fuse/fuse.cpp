@@ -32,7 +32,7 @@ class Fuser {
     while (!pending_.empty()) {
       const NodeId root = *pending_.rbegin();
       pending_.erase(root);
-      build(root);
+      if (graph_.type(root).elements() > 0) build(root);  // nothing to store otherwise
     }
     assign_storage();
     order();

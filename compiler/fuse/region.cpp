@@ -22,7 +22,7 @@ std::int64_t Region::domain_size() const {
 int Region::phases() const {
   int n = 1;
   for (const Reduction& r : reductions) n = std::max(n, r.phase + 1);
-  for (const Root& r : roots) n = std::max(n, phase_of(r) + (exprs[static_cast<std::size_t>(r.expr)].varies ? 1 : 0));
+  for (const Root& r : roots) n = std::max(n, phase_of(r) + (r.varies ? 1 : 0));
   return n;
 }
 

@@ -57,7 +57,6 @@ class Lowering {
     std::vector<std::pair<std::int32_t, Index>> reduced;  // region variable -> kernel index
     Index slot;                                           // of the step's vector among those kept
     std::vector<IndexBound> bounds;                       // of the domain, where they may fail
-    Handle valid = kNone;                                 // the same as a value
     Memo memo;
     std::map<std::vector<IndexBound>, Handle> masks;
   };
@@ -118,30 +117,37 @@ class Lowering {
     }
     if (masked) s.bounds = {{flat, 0, region_.domain_size()}};
     spread(region_.reduced, flat, s.reduced);
-    s.slot = s_.keep == Keep::shared
-                 ? (thread_kept_ * (extent_.groups * s_.unroll * s_.threads_reduced) + chunk) * s_.vector + lane_
-                 : (group * s_.unroll + Index(u)) * s_.vector + lane_;
-    if (s_.keep == Keep::shared && !s_.lanes_reduced) s.slot = (chunk * s_.threads_kept + thread_kept_) * s_.vector + lane_;
+    // Neighbouring threads have neighbouring vectors in shared memory.
+    const Index vector = s_.lanes_reduced ? thread_kept_ * (extent_.groups * s_.unroll * s_.threads_reduced) + chunk
+                                          : chunk * s_.threads_kept + thread_kept_;
+    s.slot = vector * s_.vector + lane_;
     return s;
   }
 
-  // Runs `body(steps)` for all of the thread's steps, `unroll` at a time; only the last group is masked.
+  // Runs `body(steps)` for all of the thread's steps: all at once where the domain stays in registers, with all that
+  // earlier phases know, else `unroll` at a time in a loop. Only steps in which the domain may end are masked.
   template <class F>
   void for_each_group(F&& body) {
+    if (s_.keep == Keep::registers) {
+      const bool first = resident_.empty();
+      for (std::int64_t i = 0; first && i < extent_.groups * s_.unroll; ++i) {
+        const std::int64_t group = i / s_.unroll;
+        resident_.push_back(step(Index(group), static_cast<int>(i % s_.unroll), extent_.shifted || group >= extent_.full_groups));
+      }
+      return body(resident_);
+    }
     const auto group = [&](const Index& g, bool masked) {
       std::vector<Step> steps;
       for (int u = 0; u < s_.unroll; ++u) {
         steps.push_back(step(g, u, masked));
-        steps.back().valid = b_.inside(steps.back().bounds);
       }
       body(steps);
     };
-    const bool unroll = s_.keep == Keep::registers;
     const std::int64_t full = extent_.full_groups;
     const auto loop = [&](std::int64_t n, bool masked) {
       if (n == 1) return group(Index(0), masked);
       const IndexVar j = b_.var("j", n);
-      b_.loop(j, unroll ? kernel::Level::unroll : kernel::Level::serial, [&] { group(Index::var(j), masked); });
+      b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j), masked); });
     };
     if (extent_.shifted) return loop(extent_.groups, true);
     if (full > 0) loop(full, false);
@@ -211,6 +217,7 @@ class Lowering {
     Needs n;
     for (ExprId id = static_cast<ExprId>(region_.exprs.size()); id-- > 0;) {
       if (!wanted[static_cast<std::size_t>(id)] || (!expr(id).varies && row_memo_.contains(id))) continue;
+      if (expr(id).varies && !resident_.empty() && resident_[0].memo.contains(id)) continue;
       (expr(id).varies ? n.varying : n.row).push_back(id);
       if (keep_.contains(id)) continue;
       for (const ExprId o : expr(id).operands) wanted[static_cast<std::size_t>(o)] = true;
@@ -240,23 +247,21 @@ class Lowering {
   // ---- phases --------------------------------------------------------------------------------------------------------
 
   void body() {
-    if (s_.keep != Keep::nothing && region_.phases() > 1) fill();
+    if (s_.keep == Keep::shared) fill();
     for (int phase = 0; phase < region_.phases(); ++phase) this->phase(phase);
     store_rows();
   }
 
-  // Brings the domain to where it is kept.
+  // Brings the domain to shared memory.
   void fill() {
     b_.comment("keep the domain");
     const std::vector<ExprId> values = kept_values(region_);
     const Needs n = needs(values);
     compute_rows(n);
-    const std::int64_t slots = extent_.groups * s_.unroll * s_.vector;
-    const bool shared = s_.keep == Keep::shared;
+    const std::int64_t slots = extent_.groups * s_.unroll * s_.vector * out_.kernel.block;
     std::map<ExprId, kernel::ArrayId> arrays;
     for (const ExprId id : values) {
-      arrays[id] = b_.array(fmt::format("keep{}", id), kept_dtype(region_, id), shared ? slots * out_.kernel.block : slots,
-                            shared ? kernel::Space::shared : kernel::Space::registers);
+      arrays[id] = b_.array(fmt::format("keep{}", id), kept_dtype(region_, id), slots, kernel::Space::shared);
     }
     for_each_group([&](std::vector<Step>& steps) {
       compute(n, steps);
@@ -277,7 +282,7 @@ class Lowering {
     }
     for (std::size_t i = 0; i < region_.roots.size(); ++i) {
       const ExprId e = region_.roots[i].expr;
-      if (!expr(e).varies || region_.phase_of(region_.roots[i]) != p) continue;
+      if (!region_.roots[i].varies || region_.phase_of(region_.roots[i]) != p) continue;
       stores.push_back(static_cast<int>(i));
       targets.push_back(e);
     }
@@ -289,7 +294,7 @@ class Lowering {
 
     const Needs n = needs(targets);
     compute_rows(n);
-    const bool once = extent_.groups == 1;
+    const bool once = extent_.groups == 1 || s_.keep == Keep::registers;
     std::map<int, std::vector<kernel::ArrayId>> partial;
     if (!once) {
       for (const int r : reductions) partial[r] = accumulators(r);
@@ -319,7 +324,8 @@ class Lowering {
     for (Step& s : steps) {
       std::vector<IndexBound> bounds = row_bounds_;
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
-      b_.store(root_buffers_[static_cast<std::size_t>(i)], at(root.offset, &s), s.memo.at(root.expr), mask(std::move(bounds), &s));
+      b_.store(root_buffers_[static_cast<std::size_t>(i)], at(root.offset, &s),
+               expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr), mask(std::move(bounds), &s));
     }
   }
 
@@ -327,7 +333,7 @@ class Lowering {
   void store_rows() {
     std::vector<ExprId> targets;
     for (const Root& r : region_.roots) {
-      if (!expr(r.expr).varies) targets.push_back(r.expr);
+      if (!r.varies) targets.push_back(r.expr);
     }
     if (targets.empty()) return;
     compute_rows(needs(targets));
@@ -335,7 +341,7 @@ class Lowering {
       const Handle valid = b_.inside(row_bounds_);
       for (std::size_t i = 0; i < region_.roots.size(); ++i) {
         const Root& r = region_.roots[i];
-        if (!expr(r.expr).varies) b_.store(root_buffers_[i], at(r.offset, nullptr), row_memo_.at(r.expr), valid);
+        if (!r.varies) b_.store(root_buffers_[i], at(r.offset, nullptr), row_memo_.at(r.expr), valid);
       }
     });
   }
@@ -481,7 +487,8 @@ class Lowering {
   std::vector<IndexBound> row_bounds_;
   Memo row_memo_;
   std::map<int, Handles> results_;
-  std::map<ExprId, kernel::ArrayId> keep_;
+  std::map<ExprId, kernel::ArrayId> keep_;  // in shared memory
+  std::vector<Step> resident_;              // all steps of the thread, where the domain stays in registers
 };
 
 }  // namespace

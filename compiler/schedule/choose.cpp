@@ -98,7 +98,7 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
     const int wanted = power_at_least(ceil_div(size, kPerThread));
     if (region.phases() > 1) {
       s.keep = Keep::registers;
-      for (const int threads : {std::min(wanted, 512), 512, 1024}) {
+      for (const int threads : {std::min(wanted, 1024), 512}) {
         with_threads(std::max(threads, 64));
         if (out.empty() || !(out.back() == s)) out.push_back(s);
       }

@@ -51,10 +51,19 @@ struct Extent {
 };
 Extent extent_of(const Region& region, const Schedule& s);
 
-// Expressions that later phases need and that are kept in registers or shared memory between phases: the values loaded,
-// or what is computed from them where that is less.
+// What is kept in shared memory between phases: the values loaded, or what is computed from them where that is less.
 std::vector<ExprId> kept_values(const Region& region);
 DType kept_dtype(const Region& region, ExprId e);
+// Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
+// needs again: the most over all phases.
+int live_registers(const Region& region);
+// How many blocks a multiprocessor should hold: as many as the registers for that allow.
+int blocks_together(const Region& region, const Schedule& s, const Target& target);
+
+// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and a sum. Where a domain
+// stays in registers another phase costs an exchange between threads, while the one-pass form computes every
+// exponential twice. nullopt when there is none.
+std::optional<Region> resident_form(const Region& region);
 
 // Why the schedule cannot serve the region on the target; nullopt when it can.
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target);
