@@ -1,5 +1,5 @@
-// Faults that softmaxes, norms and reductions of other projects had, as small inputs with their right answers.
-// Numerics, and shapes and addresses; fusion and compile time are in fusion_cases_test.cpp.
+// Faults that softmaxes, norms and reductions of other projects had, as small inputs with their right
+// answers. Numerics, and shapes and addresses; fusion and compile time are in fusion_cases_test.cpp.
 #include <fmt/format.h>
 
 #include "harness.h"
@@ -11,8 +11,10 @@ namespace {
 
 Type f32(Shape s) { return {DType::f32, std::move(s)}; }
 
-std::string rows_program(std::string_view statements, std::int64_t rows, std::int64_t width, DType t = DType::f32) {
-  return fmt::format("graph p {{ %x = input {}[{}, {}] {} output y = %y }}", name(t), rows, width, statements);
+std::string rows_program(std::string_view statements, std::int64_t rows, std::int64_t width,
+                         DType t = DType::f32) {
+  return fmt::format("graph p {{ %x = input {}[{}, {}] {} output y = %y }}", name(t), rows, width,
+                     statements);
 }
 
 std::vector<double> of_rows(std::string_view statements, std::int64_t rows, std::int64_t width,
@@ -20,9 +22,11 @@ std::vector<double> of_rows(std::string_view statements, std::int64_t rows, std:
   return result_of(rows_program(statements, rows, width, t), {{"x", tensor({t, {rows, width}}, x)}});
 }
 
-std::vector<double> of_vector(std::string_view statements, const std::vector<double>& x, DType t = DType::f32) {
+std::vector<double> of_vector(std::string_view statements, const std::vector<double>& x,
+                              DType t = DType::f32) {
   const auto n = static_cast<std::int64_t>(x.size());
-  const std::string text = fmt::format("graph p {{ %x = input {}[{}] {} output y = %y }}", name(t), n, statements);
+  const std::string text =
+      fmt::format("graph p {{ %x = input {}[{}] {} output y = %y }}", name(t), n, statements);
   return result_of(text, {{"x", tensor({t, {n}}, x)}});
 }
 
@@ -40,15 +44,17 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 }  // namespace
 
 TEST_CASE("logsumexp of a row that is all -inf is -inf") {
-  require_near(of_rows("%y = logsumexp %x {axes = [1]}", 2, 2, {1, 2, -kInf, -kInf}), {2.3132617, -kInf}, 1e-7);
+  require_near(of_rows("%y = logsumexp %x {axes = [1]}", 2, 2, {1, 2, -kInf, -kInf}), {2.3132617, -kInf},
+               1e-7);
 }
 
 TEST_CASE("idle lanes do not count as zeros: rows far below 0 of every width") {
   for (const std::int64_t width : {1, 2, 3, 17, 31, 32, 33}) {
     HostTensor x = random_tensor(f32({5, width}), 3);
     for (std::int64_t i = 0; i < x.elements(); ++i) x.set(i, Scalar::of(DType::f32, x.value(i) * 5 - 200));
-    const std::string text = "%a = logsumexp %x {axes = [1]} %b = softmax %x {axes = [1]} %m = max %x {axes = [1]} "
-                             "output %a output %b output %m %y = log_softmax %x {axes = [1]}";
+    const std::string text =
+        "%a = logsumexp %x {axes = [1]} %b = softmax %x {axes = [1]} %m = max %x {axes = [1]} "
+        "output %a output %b output %m %y = log_softmax %x {axes = [1]}";
     Options options;
     options.inputs["x"] = x;
     INFO("width " << width);
@@ -69,8 +75,10 @@ TEST_CASE("max and argmax find the first NaN, wherever it is") {
     }
     Options options;
     options.inputs["x"] = x;
-    const ir::Graph g = parse(rows_program("%m = max %x {axes = [1]} %n = min %x {axes = [1]} output %m output %n "
-                                           "%y = argmax %x {axes = [1]} %z = argmin %x {axes = [1]} output %z", width, width));
+    const ir::Graph g =
+        parse(rows_program("%m = max %x {axes = [1]} %n = min %x {axes = [1]} output %m output %n "
+                           "%y = argmax %x {axes = [1]} %z = argmin %x {axes = [1]} output %z",
+                           width, width));
     check(g, options);
     const Tensors got = run(compile_for_sim(g), options.inputs);
     for (std::int64_t r = 0; r < width; ++r) {
@@ -86,7 +94,8 @@ TEST_CASE("log_softmax subtracts the maximum before the logarithm") {
 }
 
 TEST_CASE("layer_norm of a large mean and of a constant row") {
-  require_near(of_rows("%y = layer_norm %x {eps = 1e-05}", 2, 4, {40000, 40001, 40002, 40003, 40000, 40000, 40000, 40000}),
+  require_near(of_rows("%y = layer_norm %x {eps = 1e-05}", 2, 4,
+                       {40000, 40001, 40002, 40003, 40000, 40000, 40000, 40000}),
                {-1.341635, -0.447212, 0.447212, 1.341635, 0, 0, 0, 0}, 2e-6);
 }
 
@@ -142,24 +151,28 @@ TEST_CASE("hardswish where its formula changes") {
   const float above = std::nextafter(-3.0f, 0.0f), below = std::nextafter(-3.0f, -4.0f);
   const float more = std::nextafter(3.0f, 4.0f), less = std::nextafter(3.0f, 0.0f);
   const std::vector<double> y = of_vector("%y = hardswish %x", {-3, below, above, 3, more, less, 0, -1});
-  require_near(y, {0, 0, static_cast<double>(above) * (static_cast<double>(above) + 3) / 6, 3, more, less, 0, -1.0 / 3}, 3e-7);
+  require_near(
+      y,
+      {0, 0, static_cast<double>(above) * (static_cast<double>(above) + 3) / 6, 3, more, less, 0, -1.0 / 3},
+      3e-7);
 }
 
 TEST_CASE("subnormal numbers are kept") {
   const double tiny = Scalar::of(DType::f32, 1e-40).f;
-  for (const std::string_view statement : {"%y = add %x, 0", "%y = mul %x, 1", "%y = max %x, 0", "%y = sum %x",
-                                           "%d = mul %x, 2 %y = mul %d, 0.5"}) {
+  for (const std::string_view statement : {"%y = add %x, 0", "%y = mul %x, 1", "%y = max %x, 0",
+                                           "%y = sum %x", "%d = mul %x, 2 %y = mul %d, 0.5"}) {
     INFO(statement);
     require_near(of_vector(statement, {tiny}), {tiny}, 0);
   }
 }
 
 TEST_CASE("empty tensors: nothing is launched, and nothing is wrong, twice") {
-  for (const std::string text : {"graph e { %x = input f32[0, 128] %y = layer_norm %x output %y }",
-                                 "graph e { %x = input f32[4, 0] %y = softmax %x {axes = [1]} output %y }",
-                                 "graph e { %x = input f32[0] %z = input f32[0] %y = add %x, %z output %y }",
-                                 "graph e { %x = input f32[0, 5] %y = sum %x {axes = [1]} output %y }",
-                                 "graph e { %x = input f32[3, 0, 2] %y = argmax %x {axes = [2]} output %y }"}) {
+  for (const std::string text :
+       {"graph e { %x = input f32[0, 128] %y = layer_norm %x output %y }",
+        "graph e { %x = input f32[4, 0] %y = softmax %x {axes = [1]} output %y }",
+        "graph e { %x = input f32[0] %z = input f32[0] %y = add %x, %z output %y }",
+        "graph e { %x = input f32[0, 5] %y = sum %x {axes = [1]} output %y }",
+        "graph e { %x = input f32[3, 0, 2] %y = argmax %x {axes = [2]} output %y }"}) {
     INFO(text);
     const ir::Graph g = parse(text);
     const Compilation c = compile_for_sim(g);
@@ -193,7 +206,8 @@ TEST_CASE("axes count from the end, and are checked for range and duplicates") {
   check(parse(rows_program("%y = softmax %x {axes = [-1]}", 3, 7)));
   for (const std::string op : {"sum", "softmax", "logsumexp"}) {
     const std::string range = message_of(rows_program(fmt::format("%y = {} %x {{axes = [2]}}", op), 3, 7));
-    const std::string twice = message_of(rows_program(fmt::format("%y = {} %x {{axes = [1, -1]}}", op), 3, 7));
+    const std::string twice =
+        message_of(rows_program(fmt::format("%y = {} %x {{axes = [1, -1]}}", op), 3, 7));
     INFO(range << "\n" << twice);
     CHECK(contains(range, "axis 2 is out of range for rank 2"));
     CHECK(contains(twice, "axes 1 and -1 are the same axis for rank 2"));
@@ -205,7 +219,8 @@ TEST_CASE("reductions over axes that are not neighbours, of six dimensions") {
   int k = 0;
   for (const std::string op : {"sum", "max", "logsumexp", "var"}) {
     for (const std::string keepdims : {"true", "false"}) {
-      text += fmt::format("%y{0} = {1} %x {{axes = [0, 2, 5], keepdims = {2}}} output %y{0}\n", k++, op, keepdims);
+      text += fmt::format("%y{0} = {1} %x {{axes = [0, 2, 5], keepdims = {2}}} output %y{0}\n", k++, op,
+                          keepdims);
     }
   }
   check_all_ways(parse(text + "%s = softmax %x {axes = [0, 2, 5]} output %s }"));
@@ -218,7 +233,8 @@ TEST_CASE("every width, on addresses aligned to their elements only") {
       Options options;
       options.misaligned = true;
       INFO(name(t) << ", width " << width);
-      check(parse(rows_program("%y = softmax %x {axes = [1]} %s = add %x, 1 output %s", 3, width, t)), options);
+      check(parse(rows_program("%y = softmax %x {axes = [1]} %s = add %x, 1 output %s", 3, width, t)),
+            options);
     }
   }
   const ir::Graph wide = parse(rows_program("%y = softmax %x {axes = [1]}", 3, 30522));
@@ -232,8 +248,8 @@ TEST_CASE("more rows than a grid's second dimension could hold") {
 
 TEST_CASE("groups that do not divide the channels are an error that names both") {
   for (const int groups : {0, -1, 3}) {
-    const std::string message =
-        message_of(fmt::format("graph g {{ %x = input f32[2, 4, 3]\n%y = group_norm %x {{groups = {}}} output %y }}", groups));
+    const std::string message = message_of(fmt::format(
+        "graph g {{ %x = input f32[2, 4, 3]\n%y = group_norm %x {{groups = {}}} output %y }}", groups));
     INFO(message);
     CHECK(contains(message, "case.braze:2: error: "));
     CHECK(contains(message, "4 channels"));
@@ -251,8 +267,9 @@ TEST_CASE("no block has more than 1024 threads, however long the rows") {
 }
 
 TEST_CASE("an output may be an input's memory") {
-  for (const std::string_view statements : {"%y = exp %x", "%y = softmax %x {axes = [1]}", "%y = softmax %x {axes = [0]}",
-                                            "%f = flip %x {axes = [1]} %y = add %x, %f"}) {
+  for (const std::string_view statements :
+       {"%y = exp %x", "%y = softmax %x {axes = [1]}", "%y = softmax %x {axes = [0]}",
+        "%f = flip %x {axes = [1]} %y = add %x, %f"}) {
     const ir::Graph g = parse(rows_program(statements, 6, 300));
     const Compilation c = compile_for_sim(g);
     const Tensors inputs = complete_inputs(g, {});

@@ -1,4 +1,5 @@
-// Every composite of the table through the compiler, in every floating type and at small, odd and long extents.
+// Every composite of the table through the compiler, in every floating type and at small, odd and long
+// extents.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,14 +18,21 @@ struct CompositeCase {
   std::vector<std::string_view> calls;
 };
 
-// Operands: %x, %y [R, D]; %g, %b [D]; %im [N, C, 3, 5]; %gc, %bc, %m, %v [C], %v positive; %t i64[R], %s i32[R].
+// Operands: %x, %y [R, D]; %g, %b [D]; %im [N, C, 3, 5]; %gc, %bc, %m, %v [C], %v positive; %t i64[R], %s
+// i32[R].
 const std::vector<CompositeCase>& cases() {
   static const std::vector<CompositeCase> all = {
-      {"softmax", {"%x {axes = [1]}", "%x {axes = [0]}", "%x {axes = [0, 1]}", "%im {axes = [1]}", "%im {axes = [0, 2]}"}},
+      {"softmax",
+       {"%x {axes = [1]}", "%x {axes = [0]}", "%x {axes = [0, 1]}", "%im {axes = [1]}",
+        "%im {axes = [0, 2]}"}},
       {"log_softmax", {"%x {axes = [-1]}", "%x {axes = [0]}", "%im {axes = [1]}"}},
-      {"logsumexp", {"%x {axes = [1]}", "%x {axes = [0], keepdims = true}", "%x {axes = [0, 1]}", "%im {axes = [1, 3]}"}},
-      {"mean", {"%x {axes = [1]}", "%x {axes = [0], keepdims = true}", "%x {axes = [0, 1]}", "%im {axes = [0, 3]}"}},
-      {"var", {"%x {axes = [1]}", "%x {axes = [0], keepdims = true}", "%x {axes = [1], correction = 0}", "%im {axes = [0, 2]}"}},
+      {"logsumexp",
+       {"%x {axes = [1]}", "%x {axes = [0], keepdims = true}", "%x {axes = [0, 1]}", "%im {axes = [1, 3]}"}},
+      {"mean",
+       {"%x {axes = [1]}", "%x {axes = [0], keepdims = true}", "%x {axes = [0, 1]}", "%im {axes = [0, 3]}"}},
+      {"var",
+       {"%x {axes = [1]}", "%x {axes = [0], keepdims = true}", "%x {axes = [1], correction = 0}",
+        "%im {axes = [0, 2]}"}},
       {"std", {"%x {axes = [1], correction = 0}", "%im {axes = [2, 3], keepdims = true}"}},
       {"square", {"%x"}},
       {"relu", {"%x"}},
@@ -39,7 +47,8 @@ const std::vector<CompositeCase>& cases() {
       {"hardtanh", {"%x", "%x {min = -0.5, max = 0.25}"}},
       {"hardsigmoid", {"%x"}},
       {"hardswish", {"%x"}},
-      {"layer_norm", {"%x", "%x, %g, %b", "%x, %g {eps = 0.01}", "%x {axes = [0, 1]}", "%im {axes = [1, 2, 3]}"}},
+      {"layer_norm",
+       {"%x", "%x, %g, %b", "%x, %g {eps = 0.01}", "%x {axes = [0, 1]}", "%im {axes = [1, 2, 3]}"}},
       {"rms_norm", {"%x", "%x, %g", "%x {axes = [0], eps = 0.001}"}},
       {"group_norm", {"%im {groups = 2}", "%im, %gc, %bc {groups = 4}", "%im, %gc {groups = 1, eps = 0.1}"}},
       {"instance_norm", {"%im", "%im, %gc, %bc"}},
@@ -86,9 +95,10 @@ TEST_CASE("every composite has the value of its formula in every floating type")
     std::int64_t rows, width;
     bool misaligned;
   };
-  for (const Shapes& s : {Shapes{DType::f32, 5, 33, false}, Shapes{DType::f32, 1, 1, true}, Shapes{DType::f32, 3, 1025, true},
-                          Shapes{DType::f16, 5, 33, true}, Shapes{DType::f16, 2, 260, false},
-                          Shapes{DType::bf16, 4, 40, false}, Shapes{DType::f64, 5, 33, true}}) {
+  for (const Shapes& s :
+       {Shapes{DType::f32, 5, 33, false}, Shapes{DType::f32, 1, 1, true}, Shapes{DType::f32, 3, 1025, true},
+        Shapes{DType::f16, 5, 33, true}, Shapes{DType::f16, 2, 260, false}, Shapes{DType::bf16, 4, 40, false},
+        Shapes{DType::f64, 5, 33, true}}) {
     constexpr std::size_t kTogether = 7;  // composites in one graph
     for (std::size_t first = 0; first < cases().size(); first += kTogether) {
       Options options;
@@ -96,7 +106,8 @@ TEST_CASE("every composite has the value of its formula in every floating type")
       options.misaligned = s.misaligned;
       options.seed = first + 1;
       INFO(name(s.type) << " " << s.rows << " x " << s.width);
-      check(parse(program(s.type, s.rows, s.width, first, std::min(first + kTogether, cases().size()))), options);
+      check(parse(program(s.type, s.rows, s.width, first, std::min(first + kTogether, cases().size()))),
+            options);
     }
   }
 }

@@ -34,7 +34,8 @@ TEST_CASE("a reduction and the map that uses it are one kernel") {
     for (const std::string statements :
          {"%s = sum %x %q = div %x, %s %y = add %x, %q",
           "%m = mean %x {keepdims = true} %d = sub %x, %m %q = square %d %y = mean %q"}) {
-      const ir::Graph g = parse(fmt::format("graph f {{ %x = input f32[{}] {} output %y }}", shape, statements));
+      const ir::Graph g =
+          parse(fmt::format("graph f {{ %x = input f32[{}] {} output %y }}", shape, statements));
       INFO(print(g));
       CHECK(kernels_of(g) == 1);
       Options options;
@@ -48,10 +49,12 @@ TEST_CASE("a reduction and the map that uses it are one kernel") {
 }
 
 TEST_CASE("a reduction with two consumers, and softmax with its row maximum as a second output") {
-  check_all_ways(parse("graph t { %x = input f32[6, 70] %s = sum %x {axes = [1], keepdims = true}"
-                       " %a = mul %x, %s %b = sub %x, %s output %a output %b }"));
-  const ir::Graph both = parse("graph t { %x = input f32[6, 700] %m = max %x {axes = [1]}"
-                               " %y = softmax %x {axes = [1]} output %m output %y }");
+  check_all_ways(
+      parse("graph t { %x = input f32[6, 70] %s = sum %x {axes = [1], keepdims = true}"
+            " %a = mul %x, %s %b = sub %x, %s output %a output %b }"));
+  const ir::Graph both = parse(
+      "graph t { %x = input f32[6, 700] %m = max %x {axes = [1]}"
+      " %y = softmax %x {axes = [1]} output %m output %y }");
   check_all_ways(both);
   const Tensors inputs = complete_inputs(both, {});
   const Tensors together = run(compile_for_sim(both), inputs);
@@ -64,21 +67,25 @@ TEST_CASE("a reduction with two consumers, and softmax with its row maximum as a
 }
 
 TEST_CASE("a column maximum and the column softmax are one kernel") {
-  const ir::Graph g = parse("graph c { %x = input f32[512, 64] %m = max %x {axes = [0]}"
-                            " %y = softmax %x {axes = [0]} output %m output %y }");
+  const ir::Graph g = parse(
+      "graph c { %x = input f32[512, 64] %m = max %x {axes = [0]}"
+      " %y = softmax %x {axes = [0]} output %m output %y }");
   CHECK(kernels_of(g) == 1);
   check_all_ways(g);
 }
 
 TEST_CASE("code of shared subexpressions grows linearly") {
-  for (const std::string_view step : {"%h{1} = mul {0}, 0.5 {1} = add {0}, %h{1}", "%h{1} = tanh {0} {1} = mul {0}, %h{1}"}) {
+  for (const std::string_view step :
+       {"%h{1} = mul {0}, 0.5 {1} = add {0}, %h{1}", "%h{1} = tanh {0} {1} = mul {0}, %h{1}"}) {
     std::string named(step);
     for (std::size_t at = named.find("%h{1}"); at != std::string::npos; at = named.find("%h{1}", at)) {
       named.replace(at, 5, "%\"h{1}\"");
     }
-    const ir::Graph one = parse(repeated(named, 1)), twenty = parse(repeated(named, 20)), forty = parse(repeated(named, 40));
+    const ir::Graph one = parse(repeated(named, 1)), twenty = parse(repeated(named, 20)),
+                    forty = parse(repeated(named, 40));
     const std::size_t base = ptx_size(one);
-    const double growth = static_cast<double>(ptx_size(forty) - base) / static_cast<double>(ptx_size(twenty) - base);
+    const double growth =
+        static_cast<double>(ptx_size(forty) - base) / static_cast<double>(ptx_size(twenty) - base);
     INFO(step << ": " << growth << " times");
     CHECK(growth < 2.4);
     CHECK(kernels_of(forty) == 1);
@@ -94,7 +101,8 @@ TEST_CASE("code of shared subexpressions grows linearly") {
 TEST_CASE("a chain of 10000 nodes is built, printed, parsed and compiled") {
   std::string text = "graph chain { %x0 = input f32[64]\n";
   constexpr int kLength = 10000;
-  for (int k = 0; k < kLength; ++k) text += fmt::format("%x{} = {} %x{}\n", k + 1, k % 2 == 0 ? "sin" : "neg", k);
+  for (int k = 0; k < kLength; ++k)
+    text += fmt::format("%x{} = {} %x{}\n", k + 1, k % 2 == 0 ? "sin" : "neg", k);
   const ir::Graph g = parse(text + fmt::format("output y = %x{} }}", kLength));
   CHECK(same(g, parse(print(g))));
   const Compilation c = compile_for_sim(g);

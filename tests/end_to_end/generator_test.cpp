@@ -50,14 +50,17 @@ class Sensitivity {
         std::vector<double>& moved = moved_.at(name);
         const ReferenceTensor& expected = expected_.at(name);
         for (std::size_t i = 0; i < moved.size(); ++i) {
-          const double a = t.value(static_cast<std::int64_t>(i)), b = expected.value(static_cast<std::int64_t>(i));
+          const double a = t.value(static_cast<std::int64_t>(i)),
+                       b = expected.value(static_cast<std::int64_t>(i));
           const double by = a == b || (std::isnan(a) && std::isnan(b)) ? 0 : std::fabs(a - b);
           moved[i] = std::isnan(by) ? kInf : std::max(moved[i], by);
         }
       }
     }
   }
-  double moved(const std::string& output, std::int64_t i) const { return moved_.at(output)[static_cast<std::size_t>(i)]; }
+  double moved(const std::string& output, std::int64_t i) const {
+    return moved_.at(output)[static_cast<std::size_t>(i)];
+  }
 
  private:
   const ir::Graph noisy_;
@@ -94,7 +97,8 @@ double spacing(DType t) {
 
 // Elements that differ by more than rounding explains; `got(name, i)` is the value under test.
 template <class Got>
-std::string difference(const References& expected, Sensitivity& sensitivity, bool exact_arithmetic, const Got& got) {
+std::string difference(const References& expected, Sensitivity& sensitivity, bool exact_arithmetic,
+                       const Got& got) {
   for (int attempt = 0;; ++attempt) {
     std::string wrong;
     for (const auto& [name, t] : expected) {
@@ -180,9 +184,9 @@ std::string passes_trial(const ir::Graph& g) {
       return fmt::format("{}: {}", pass.name, e.what());
     }
     const References got = interpret_reference(now, inputs);
-    const std::string wrong = difference(expected, sensitivity, true, [&](const std::string& name, std::int64_t i) {
-      return got.at(name).value(i);
-    });
+    const std::string wrong =
+        difference(expected, sensitivity, true,
+                   [&](const std::string& name, std::int64_t i) { return got.at(name).value(i); });
     if (!wrong.empty()) return fmt::format("after {}: {}", pass.name, wrong);
   }
   return "";
@@ -200,7 +204,8 @@ void try_all(std::uint64_t usual, const std::function<std::string(const ir::Grap
     const std::string wrong = trial(g, seed);
     CHECK(wrong.empty());
     if (wrong.empty()) continue;
-    report(seed, g, [&](const ir::Graph& candidate) { return trial(candidate, seed); }, wrong);
+    report(
+        seed, g, [&](const ir::Graph& candidate) { return trial(candidate, seed); }, wrong);
     if (++failures == 5) break;
   }
 }
@@ -237,7 +242,8 @@ TEST_CASE("most random programs have numbers that f32 holds, and results that ro
     for (const auto& [name, t] : expected) {
       for (std::int64_t i = 0; i < t.type.elements(); ++i) {
         ++elements;
-        if (!std::isnan(t.value(i)) && sensitivity.moved(name, i) <= 1e-4 * (1 + std::fabs(t.value(i)))) ++firm;
+        if (!std::isnan(t.value(i)) && sensitivity.moved(name, i) <= 1e-4 * (1 + std::fabs(t.value(i))))
+          ++firm;
       }
     }
   }
@@ -250,6 +256,18 @@ TEST_CASE("random programs compute what the interpreter computes") {
   try_all(500, [](const ir::Graph& g, std::uint64_t seed) { return simulator_trial(g, seed); });
 }
 
+TEST_CASE("random programs become PTX for the oldest and the newest target") {
+  for (const std::string target : {"sm_75", "sm_120"}) {
+    CompileOptions options;
+    options.target = *parse_target(target);
+    for (const std::uint64_t seed : seeds(60)) {
+      INFO("BRAZE_SEED=" << seed << ", " << target);
+      const Compilation c = compile(random_graph(seed + 5000), options);
+      CHECK(c.plan.ptx.find(".extern .func") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a failing program is shrunk to what makes it fail") {
   const auto has_exp = [](const ir::Graph& g) {
     for (NodeId id = 0; id < g.size(); ++id) {
@@ -257,8 +275,9 @@ TEST_CASE("a failing program is shrunk to what makes it fail") {
     }
     return false;
   };
-  const ir::Graph big = parse("graph b { %x = input f32[6, 70] %y = softmax %x {axes = [1]} %z = tanh %y"
-                              " %s = sum %z {axes = [0]} output %s output %y }");
+  const ir::Graph big = parse(
+      "graph b { %x = input f32[6, 70] %y = softmax %x {axes = [1]} %z = tanh %y"
+      " %s = sum %z {axes = [0]} output %s output %y }");
   const ir::Graph small = shrink(big, has_exp);
   INFO(print(small));
   CHECK(has_exp(small));

@@ -39,7 +39,7 @@ void require_bools(const std::string& name, const HostTensor& t) {
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::vector<Problem> judge_outputs(const ir::Graph& g, const Options& options, const Tensors& got,
-                                       const Tensors& inputs) {
+                                   const Tensors& inputs) {
   const auto expected = interpret_reference(g, inputs);
   const std::vector<std::int64_t> lengths = reduction_lengths(g);
   std::vector<Problem> wrong;
@@ -94,7 +94,8 @@ Tensors run(const Compilation& c, const Tensors& inputs, const Options& options)
     if (b.kind == PlanBuffer::Kind::temporary) continue;
     memory.emplace_back(device, b.bytes() + shift);
     arguments.push_back(static_cast<std::byte*>(memory.back().get()) + shift);
-    if (b.kind == PlanBuffer::Kind::input) device.copy_in(arguments.back(), inputs.at(b.name).data(), b.bytes());
+    if (b.kind == PlanBuffer::Kind::input)
+      device.copy_in(arguments.back(), inputs.at(b.name).data(), b.bytes());
   }
   program->run(arguments, nullptr);
   device.synchronize();
@@ -117,7 +118,8 @@ std::vector<std::int64_t> reduction_lengths(const ir::Graph& g) {
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(g.size()), 1);
   for (NodeId id = 0; id < g.size(); ++id) {
     auto& length = lengths[static_cast<std::size_t>(id)];
-    for (const NodeId o : g.node(id).operands) length = std::max(length, lengths[static_cast<std::size_t>(o)]);
+    for (const NodeId o : g.node(id).operands)
+      length = std::max(length, lengths[static_cast<std::size_t>(o)]);
     if (g.node(id).as<ReduceAttrs>() == nullptr) continue;
     const std::int64_t results = std::max<std::int64_t>(1, g.type(id).elements());
     length *= std::max<std::int64_t>(1, g.type(g.node(id).operands[0]).elements() / results);
@@ -185,7 +187,8 @@ void check_all_ways(const ir::Graph& g, Options options) {
 HostTensor tensor(const Type& type, const std::vector<double>& values) {
   HostTensor t(type);
   bz::check(t.elements() == static_cast<std::int64_t>(values.size()), "as many values as elements");
-  for (std::size_t k = 0; k < values.size(); ++k) t.set(static_cast<std::int64_t>(k), Scalar::of(type.dtype, values[k]));
+  for (std::size_t k = 0; k < values.size(); ++k)
+    t.set(static_cast<std::int64_t>(k), Scalar::of(type.dtype, values[k]));
   return t;
 }
 

@@ -3,9 +3,9 @@
 //   check(parse("graph g { %x = input f32[3, 5] %y = softmax %x {axes = [1]} output %y }"));
 //   check(g, {.inputs = {{"x", x}}, .schedule = "lanes=reduced,reduced=32", .misaligned = true});
 //
-// The simulator checks bounds, fills memory with NaN patterns and orders threads by `seed`, so that a kernel that
-// reads what nobody wrote, or before it was written, is wrong here. Many outputs in one graph cost one compilation;
-// when it fails, each is compiled alone, so that the message names the one to blame.
+// The simulator checks bounds, fills memory with NaN patterns and orders threads by `seed`, so that a kernel
+// that reads what nobody wrote, or before it was written, is wrong here. Many outputs in one graph cost one
+// compilation; when it fails, each is compiled alone, so that the message names the one to blame.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -31,8 +31,8 @@ inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using Tensors = std::map<std::string, HostTensor>;
 // What is wrong with an output; "" for nothing.
-using Judge =
-    std::function<std::string(const std::string& output, const HostTensor& got, const ReferenceTensor& expected)>;
+using Judge = std::function<std::string(const std::string& output, const HostTensor& got,
+                                        const ReferenceTensor& expected)>;
 
 struct Options {
   Tensors inputs;        // those not given are random_tensor()
@@ -50,7 +50,8 @@ Compilation compile_for_sim(const ir::Graph& g, const Options& options = {});
 // Runs in the simulator. Outputs of bool are checked to be 0 or 1 in memory.
 Tensors run(const Compilation& c, const Tensors& inputs, const Options& options = {});
 
-// The longest chain of reductions that ends at each node, as the number of elements that meet in one of the node's.
+// The longest chain of reductions that ends at each node, as the number of elements that meet in one of the
+// node's.
 std::vector<std::int64_t> reduction_lengths(const ir::Graph& g);
 // The graph with only these outputs, and what they need.
 ir::Graph with_outputs(const ir::Graph& g, const std::vector<Output>& outputs);

@@ -1,4 +1,5 @@
-// The laws of every monoid, on states that lift() makes of edge values and random ones, in float64 and in f32.
+// The laws of every monoid, on states that lift() makes of edge values and random ones, in float64 and in
+// f32.
 #include <fmt/format.h>
 
 #include "harness.h"
@@ -40,8 +41,8 @@ class Law {
     Evaluator e;
     return read(e, row_.combine(e, t_, write(e, l), write(e, r)));
   }
-  // Elements [begin, end) of `x` as one chunk, after an entry that is not valid when `masked`. Their indices count
-  // from `first`.
+  // Elements [begin, end) of `x` as one chunk, after an entry that is not valid when `masked`. Their indices
+  // count from `first`.
   State lift(const std::vector<Scalar>& x, std::size_t begin, std::size_t end, bool masked = false,
              std::size_t first = 0) const {
     Evaluator e;
@@ -67,7 +68,8 @@ class Law {
  private:
   Handles operands(Evaluator& e, const Scalar& x, std::size_t index) const {
     Handles h = {e.constant(x)};
-    if (row_.inputs == 2) h.push_back(e.constant(Scalar::of_int(DType::i64, static_cast<std::int64_t>(index))));
+    if (row_.inputs == 2)
+      h.push_back(e.constant(Scalar::of_int(DType::i64, static_cast<std::int64_t>(index))));
     return h;
   }
   static Handles write(Evaluator& e, const State& s) {
@@ -108,8 +110,10 @@ bool close(const MonoidInfo& row, const State& a, const State& b, double scale) 
   for (std::size_t k = 0; k < a.size(); ++k) {
     if (moments && k == 2) continue;
     const bool mean = moments && k == 1;
-    const double x = a[k].as_double() + (mean ? a[2].as_double() : 0), y = b[k].as_double() + (mean ? b[2].as_double() : 0);
-    if (!near(x, y, relative, row.kind == Monoid::prod ? 0 : moments && k == 3 ? scale * scale : scale)) return false;
+    const double x = a[k].as_double() + (mean ? a[2].as_double() : 0),
+                 y = b[k].as_double() + (mean ? b[2].as_double() : 0);
+    if (!near(x, y, relative, row.kind == Monoid::prod ? 0 : moments && k == 3 ? scale * scale : scale))
+      return false;
   }
   return true;
 }
@@ -122,13 +126,16 @@ std::string text(const State& s) {
 
 std::vector<DType> dtypes_of(const MonoidInfo& row) {
   if (row.kind == Monoid::any || row.kind == Monoid::all) return {DType::boolean};
-  if (row.kind == Monoid::max_sumexp || row.kind == Monoid::moments) return {DType::f32, DType::f16, DType::bf16, DType::f64};
+  if (row.kind == Monoid::max_sumexp || row.kind == Monoid::moments)
+    return {DType::f32, DType::f16, DType::bf16, DType::f64};
   return {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64};
 }
 
 std::vector<Scalar> make(DType t, const std::vector<double>& v) {
   std::vector<Scalar> x;
-  for (const double d : v) x.push_back(is_float(t) ? Scalar::of(compute_dtype(t), round_to(t, d)) : Scalar::of_int(t, static_cast<std::int64_t>(d)));
+  for (const double d : v)
+    x.push_back(is_float(t) ? Scalar::of(compute_dtype(t), round_to(t, d))
+                            : Scalar::of_int(t, static_cast<std::int64_t>(d)));
   return x;
 }
 
@@ -136,7 +143,8 @@ std::vector<Scalar> make(DType t, const std::vector<double>& v) {
 std::vector<std::vector<Scalar>> sequences(const MonoidInfo& row, DType t) {
   std::vector<std::vector<Scalar>> all;
   if (t == DType::boolean) return {make(t, {0}), make(t, {1}), make(t, {0, 0, 1}), make(t, {1, 1, 0, 1})};
-  all = {make(t, {0}), make(t, {1}), make(t, {-3, 2}), make(t, {5, 5, 5, 5, 5}), make(t, {7, -1, 7, 2, -1, 3, 100})};
+  all = {make(t, {0}), make(t, {1}), make(t, {-3, 2}), make(t, {5, 5, 5, 5, 5}),
+         make(t, {7, -1, 7, 2, -1, 3, 100})};
   std::vector<double> many;
   std::uint64_t state = 9;
   const int length = row.kind == Monoid::prod ? 20 : 300;
@@ -150,14 +158,25 @@ std::vector<std::vector<Scalar>> sequences(const MonoidInfo& row, DType t) {
     for (auto& x : all) {
       for (Scalar& v : x) v = Scalar::of(v.dtype, v.f / (1 + std::fabs(v.f)) + std::copysign(0.5, v.f));
     }
-    for (const std::vector<double>& v : std::vector<std::vector<double>>{{-0.0}, {kInf}, {-kInf}, {kNan}, {kInf, -2}}) {
+    for (const std::vector<double>& v :
+         std::vector<std::vector<double>>{{-0.0}, {kInf}, {-kInf}, {kNan}, {kInf, -2}}) {
       all.push_back(make(t, v));
     }
     return all;
   }
-  for (const std::vector<double>& v : std::vector<std::vector<double>>{
-           {-0.0}, {kInf}, {-kInf}, {kNan}, {-kInf, -kInf, -kInf}, {1, kNan, 2}, {kInf, 1, kInf}, {-kInf, 4, -kInf},
-           {-0.0, -0.0}, {0.0, -0.0}, {-1000, -1000.5, -2000}, {40000, 40001, 40002, 40003}, {1e-4, -1e-4}}) {
+  for (const std::vector<double>& v : std::vector<std::vector<double>>{{-0.0},
+                                                                       {kInf},
+                                                                       {-kInf},
+                                                                       {kNan},
+                                                                       {-kInf, -kInf, -kInf},
+                                                                       {1, kNan, 2},
+                                                                       {kInf, 1, kInf},
+                                                                       {-kInf, 4, -kInf},
+                                                                       {-0.0, -0.0},
+                                                                       {0.0, -0.0},
+                                                                       {-1000, -1000.5, -2000},
+                                                                       {40000, 40001, 40002, 40003},
+                                                                       {1e-4, -1e-4}}) {
     all.push_back(make(t, v));
   }
   return all;
@@ -218,8 +237,8 @@ TEST_CASE("monoids: combine is associative, and commutative where the table says
       for (std::size_t a = 0; a < states.size(); ++a) {
         for (std::size_t b = 0; b < states.size(); ++b) {
           const State ab = law.combine(states[a], states[b]), ba = law.combine(states[b], states[a]);
-          INFO(row.text << " of " << name(t) << ": " << text(states[a]) << " and " << text(states[b]) << " give "
-                        << text(ab) << ", the other way round " << text(ba));
+          INFO(row.text << " of " << name(t) << ": " << text(states[a]) << " and " << text(states[b])
+                        << " give " << text(ab) << ", the other way round " << text(ba));
           CHECK((!row.commutative || same_bits(ab, ba)));
           for (std::size_t c = 0; c < states.size(); ++c) {
             const State left = law.combine(ab, states[c]);
@@ -242,7 +261,8 @@ TEST_CASE("monoids: any chunking gives the same state") {
         const State whole = law.lift(x, 0, x.size());
         for (const std::size_t size : {1, 2, 3, 7, 32, 100}) {
           const State parts = law.fold(x, size);
-          INFO(row.text << " of " << name(t) << ", chunks of " << size << ": " << text(parts) << " and " << text(whole));
+          INFO(row.text << " of " << name(t) << ", chunks of " << size << ": " << text(parts) << " and "
+                        << text(whole));
           CHECK(close(row, parts, whole, magnitude(x)));
         }
       }

@@ -1,5 +1,5 @@
-// Every scalar op in every type through LLVM to PTX for every target: nothing is left to be linked, and NVIDIA's
-// assembler, where there is one, takes it.
+// Every scalar op in every type through LLVM to PTX for every target: nothing is left to be linked, and
+// NVIDIA's assembler, where there is one, takes it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,9 +50,9 @@ std::string assemble(const std::string& ptxas, const std::string& ptx, const std
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("braze_ptx_{}", getpid());
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "in.ptx") << ptx;
-  const std::string command = fmt::format("{} -arch={} -O0 '{}' -o '{}' > '{}' 2>&1", ptxas, target,
-                                          (folder / "in.ptx").string(), (folder / "out.cubin").string(),
-                                          (folder / "log").string());
+  const std::string command =
+      fmt::format("{} -arch={} -O0 '{}' -o '{}' > '{}' 2>&1", ptxas, target, (folder / "in.ptx").string(),
+                  (folder / "out.cubin").string(), (folder / "log").string());
   std::string complaint;
   if (std::system(command.c_str()) != 0) {
     std::ifstream log(folder / "log");

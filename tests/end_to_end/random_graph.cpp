@@ -19,7 +19,7 @@ class Generator {
   ir::Graph build() {
     const std::int64_t inputs = dice_.between(1, 3);
     for (std::int64_t k = 0; k < inputs; ++k) add(g_.input("x" + std::to_string(k), {dtype(), shape()}));
-    const std::int64_t steps = dice_.between(3, 16);
+    const std::int64_t steps = dice_.one_in(8) ? dice_.between(17, 50) : dice_.between(3, 16);
     for (std::int64_t k = 0; k < steps; ++k) {
       try {
         step();
@@ -101,7 +101,8 @@ class Generator {
       bool fits = true;
       std::int64_t elements = 1;
       for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-        const std::int64_t ea = i < a.size() ? a[a.size() - 1 - i] : 1, eb = i < b.size() ? b[b.size() - 1 - i] : 1;
+        const std::int64_t ea = i < a.size() ? a[a.size() - 1 - i] : 1,
+                           eb = i < b.size() ? b[b.size() - 1 - i] : 1;
         fits = fits && (ea == eb || ea == 1 || eb == 1);
         elements *= std::max(ea, eb);
       }
@@ -162,7 +163,8 @@ class Generator {
       case 2: {
         Axes perm;
         for (int k = 0; k < rank; ++k) perm.push_back(k);
-        for (int k = rank - 1; k > 0; --k) std::swap(perm[static_cast<std::size_t>(k)], perm[static_cast<std::size_t>(dice_.below(k + 1))]);
+        for (int k = rank - 1; k > 0; --k)
+          std::swap(perm[static_cast<std::size_t>(k)], perm[static_cast<std::size_t>(dice_.below(k + 1))]);
         return add(g_.permute(x, perm));
       }
       case 3:
@@ -200,7 +202,8 @@ class Generator {
     const MonoidInfo& row = dice_.pick(monoids());
     if (!row.user) return;
     const bool logical = row.kind == Monoid::any || row.kind == Monoid::all;
-    const NodeId x = any_that([&](const Type& t) { return (t.dtype == DType::boolean) == logical && t.rank() > 0; });
+    const NodeId x =
+        any_that([&](const Type& t) { return (t.dtype == DType::boolean) == logical && t.rank() > 0; });
     const Axes axes = some_axes(x);
     if (row.kind == Monoid::prod && g_.type(x).elements() > 60) return;  // it would overflow or vanish
     add(g_.reduce(row.kind, x, axes, dice_.one_in(2)));
@@ -216,10 +219,12 @@ class Generator {
   }
 
   void composite() {
-    static constexpr std::string_view kUnary[] = {"square", "relu", "leaky_relu", "elu", "gelu", "silu", "mish",
-                                                  "softplus", "softsign", "hardtanh", "hardsigmoid", "hardswish"};
-    static constexpr std::string_view kOverAxes[] = {"softmax", "log_softmax", "logsumexp", "mean", "var", "rms_norm",
-                                                     "layer_norm", "softmax", "logsumexp"};
+    static constexpr std::string_view kUnary[] = {"square",   "relu",     "leaky_relu",  "elu",
+                                                  "gelu",     "silu",     "mish",        "softplus",
+                                                  "softsign", "hardtanh", "hardsigmoid", "hardswish"};
+    static constexpr std::string_view kOverAxes[] = {"softmax",    "log_softmax", "logsumexp",
+                                                     "mean",       "var",         "rms_norm",
+                                                     "layer_norm", "softmax",     "logsumexp"};
     const NodeId x = any_that([](const Type& t) { return is_float(t.dtype) && t.rank() > 0; });
     const std::array operands = {x};
     if (dice_.one_in(3)) return add(expand_composite(g_, *find_composite(dice_.pick(kUnary)), operands, {}));

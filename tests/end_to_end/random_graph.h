@@ -1,5 +1,5 @@
-// Random programs for tests: maps, views, reductions and composites over small shapes of every type, with shared
-// subexpressions and several outputs. The same seed gives the same graph.
+// Random programs for tests: maps, views, reductions and composites over small shapes of every type, with
+// shared subexpressions and several outputs. The same seed gives the same graph.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,15 @@ class Dice {
     state_ ^= state_ << 17;
     return state_;
   }
-  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>((bits() >> 20) % static_cast<std::uint64_t>(n)); }
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>((bits() >> 20) % static_cast<std::uint64_t>(n));
+  }
   std::int64_t between(std::int64_t lo, std::int64_t hi) { return lo + below(hi - lo + 1); }
   bool one_in(int n) { return below(n) == 0; }
   template <class Range>
-  auto& pick(Range&& range) { return range[static_cast<std::size_t>(below(static_cast<std::int64_t>(std::size(range))))]; }
+  auto& pick(Range&& range) {
+    return range[static_cast<std::size_t>(below(static_cast<std::int64_t>(std::size(range))))];
+  }
 
  private:
   std::uint64_t state_;
@@ -34,9 +38,9 @@ class Dice {
 
 ir::Graph random_graph(std::uint64_t seed);
 
-// The graph with every non-constant floating value x replaced by x + x * noise, where noise is a new input of its own,
-// "noise.K", of numbers of either sign as small as the roundings of the type's arithmetic. What the outputs of a
-// float64 run change by is what a run in that arithmetic may be wrong by.
+// The graph with every non-constant floating value x replaced by x + x * noise, where noise is a new input of
+// its own, "noise.K", of numbers of either sign as small as the roundings of the type's arithmetic. What the
+// outputs of a float64 run change by is what a run in that arithmetic may be wrong by.
 ir::Graph with_noise(const ir::Graph& g);
 bool is_noise(const std::string& input);
 // For the k-th trial: all positive, all negative, then random signs.

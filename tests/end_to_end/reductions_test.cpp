@@ -31,7 +31,8 @@ constexpr std::string_view kPipelines[] = {
 };
 
 ir::Graph pipeline(std::string_view statements, DType t, std::int64_t rows, std::int64_t width) {
-  return parse(fmt::format("graph p {{ %x = input {}[{}, {}] {} output y = %y }}", name(t), rows, width, statements));
+  return parse(
+      fmt::format("graph p {{ %x = input {}[{}, {}] {} output y = %y }}", name(t), rows, width, statements));
 }
 
 // The schedule if the program's kernel can have it, or nothing: what is refused is refused with a reason.
@@ -59,7 +60,8 @@ std::vector<std::string> forced_schedules() {
         // Not the whole product: every unroll comes up with every keep, and both with all others.
         const int kept = reduced < 32 ? 32 / reduced : reduced <= 256 ? 1 + static_cast<int>(k % 2) : 1;
         all.push_back(fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}",
-                                  along ? "reduced" : "kept", vector, kept, reduced, 1 << k % 4, kKeeps[k % 3]));
+                                  along ? "reduced" : "kept", vector, kept, reduced, 1 << k % 4,
+                                  kKeeps[k % 3]));
         ++k;
       }
     }
@@ -136,7 +138,8 @@ TEST_CASE("every schedule gives the same values, on rows of all kinds") {
   std::size_t k = 0;
   for (const std::string_view statements : kPipelines) {
     for (const std::string& schedule : schedules) {
-      const std::int64_t widths[] = {5, 37, 128, 1028};  // shorter than the threads, odd, a power of two, long
+      const std::int64_t widths[] = {5, 37, 128,
+                                     1028};  // shorter than the threads, odd, a power of two, long
       const std::int64_t width = widths[k++ % std::size(widths)];
       const DType t = k % 5 == 0 ? DType::f16 : DType::f32;
       const ir::Graph g = pipeline(statements, t, 7, width);

@@ -1,5 +1,5 @@
-// Every scalar op in every type through the whole compiler, over edge values and random ones. Driven by the op table:
-// a new row is tested as soon as kCases has a line for it, and does not build without.
+// Every scalar op in every type through the whole compiler, over edge values and random ones. Driven by the
+// op table: a new row is tested as soon as kCases has a line for it, and does not build without.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,23 +85,25 @@ constexpr const OpCase* find_case(ScalarOp op) {
 #include "ir/ops.def"
 #undef BZ_SCALAR_OP
 
-// ---- operands ---------------------------------------------------------------------------------------------------
+// ---- operands
+// ---------------------------------------------------------------------------------------------------
 
 std::vector<Scalar> edge_values(DType t) {
   std::vector<Scalar> out;
   if (t == DType::boolean) return {Scalar::of_int(t, 0), Scalar::of_int(t, 1)};
   if (is_integer(t)) {
-    const std::int64_t highest = t == DType::i32 ? std::numeric_limits<std::int32_t>::max()
-                                                 : std::numeric_limits<std::int64_t>::max();
-    for (const std::int64_t v : {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, std::int64_t{2}, std::int64_t{-2},
-                                 std::int64_t{3}, std::int64_t{-7}, std::int64_t{10}, std::int64_t{1} << 20,
-                                 highest, highest - 1, -highest - 1, -highest, highest / 2, highest / 3}) {
+    const std::int64_t highest =
+        t == DType::i32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t v :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, std::int64_t{2}, std::int64_t{-2},
+          std::int64_t{3}, std::int64_t{-7}, std::int64_t{10}, std::int64_t{1} << 20, highest, highest - 1,
+          -highest - 1, -highest, highest / 2, highest / 3}) {
       out.push_back(Scalar::of_int(t, v));
     }
     return out;
   }
-  std::vector<double> v = {0.0, 1.0, 0.5, 1.5, 2.5, 2.0, 3.0, 1e-3, 0.9999, 1.0001, 7.25, 10, 89.5, 100.25, 1e5, 8388609,
-                           1e10, 1e20, kInf};
+  std::vector<double> v = {0.0,  1.0, 0.5,  1.5,    2.5, 2.0,     3.0,  1e-3, 0.9999, 1.0001,
+                           7.25, 10,  89.5, 100.25, 1e5, 8388609, 1e10, 1e20, kInf};
   switch (t) {
     case DType::f32: v.insert(v.end(), {0x1p-149, 1e-40, 0x1p-126, 0x1.fffffep127, 0x1p-24}); break;
     case DType::f16: v.insert(v.end(), {0x1p-24, 3e-5, 0x1p-14, 65504.0, 0x1p-11}); break;
@@ -132,14 +134,17 @@ class Random {
 // Of every magnitude the type has, most of them ordinary.
 Scalar random_value(DType t, Random& random) {
   if (t == DType::boolean) return Scalar::of_int(t, random.bits() >> 40 & 1);
-  if (is_integer(t)) return Scalar::of_int(t, static_cast<std::int64_t>(random.bits()) >> (random.bits() >> 58));
+  if (is_integer(t))
+    return Scalar::of_int(t, static_cast<std::int64_t>(random.bits()) >> (random.bits() >> 58));
   const double sign = (random.bits() >> 40 & 1) != 0 ? -1 : 1;
   const int wide = t == DType::f64 ? 300 : t == DType::f16 ? 14 : 120;
   const int range = (random.bits() >> 40) % 4 == 0 ? wide : 7;
-  return Scalar::of(t, sign * std::ldexp(1 + random.unit(), static_cast<int>((random.unit() * 2 - 1) * range)));
+  return Scalar::of(t,
+                    sign * std::ldexp(1 + random.unit(), static_cast<int>((random.unit() * 2 - 1) * range)));
 }
 
-// Operand k of an op of `arity`: all combinations of the edge values (for three operands of every third), then random.
+// Operand k of an op of `arity`: all combinations of the edge values (for three operands of every third),
+// then random.
 std::vector<HostTensor> operands(DType t, int arity) {
   std::vector<Scalar> edges = edge_values(t);
   if (arity == 3 && edges.size() > 15) {
@@ -166,7 +171,8 @@ std::vector<HostTensor> operands(DType t, int arity) {
   return out;
 }
 
-// ---- judging ----------------------------------------------------------------------------------------------------
+// ---- judging
+// ----------------------------------------------------------------------------------------------------
 
 double allowed_ulp(const OpCase& c, DType t) {
   if (!is_float(t)) return 0;
@@ -222,7 +228,8 @@ TEST_CASE("casts between all types round to nearest even, and saturate") {
     const std::vector<HostTensor> x = operands(t, 1);
     Options options;
     options.inputs["x0"] = x[0];
-    options.judge = [&](const std::string&, const HostTensor& got, const ReferenceTensor& expected) -> std::string {
+    options.judge = [&](const std::string&, const HostTensor& got,
+                        const ReferenceTensor& expected) -> std::string {
       // The interpreter rounds a cast itself: nothing may differ.
       const Comparison c = compare(got, expected);
       return c.max_ulp == 0 ? "" : to_string(c);

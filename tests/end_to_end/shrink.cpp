@@ -10,8 +10,8 @@ namespace bz::end_to_end {
 namespace {
 
 struct Edit {
-  NodeId node = kNoNode;   // this node becomes
-  NodeId other = kNoNode;  // this earlier one, of its type, or without one a new input
+  NodeId node = kNoNode;            // this node becomes
+  NodeId other = kNoNode;           // this earlier one, of its type, or without one a new input
   std::int64_t from = -1, to = -1;  // every extent `from` becomes `to`
 };
 
@@ -21,7 +21,8 @@ Shape resized(Shape s, const Edit& edit) {
 }
 
 // Builds node `id` again on other operands, its type inferred anew.
-NodeId rebuild(ir::Graph& g, const ir::Graph& from, NodeId id, const std::vector<NodeId>& x, const Edit& edit) {
+NodeId rebuild(ir::Graph& g, const ir::Graph& from, NodeId id, const std::vector<NodeId>& x,
+               const Edit& edit) {
   const Node& n = from.node(id);
   const Shape shape = resized(n.type.shape, edit);
   struct Builder {
@@ -45,7 +46,9 @@ NodeId rebuild(ir::Graph& g, const ir::Graph& from, NodeId id, const std::vector
     }
     NodeId operator()(const FlipAttrs& a) const { return g.flip(x[0], a.axes); }
     NodeId operator()(const PadAttrs& a) const { return g.pad(x[0], a.lo, a.hi, a.value); }
-    NodeId operator()(const WindowAttrs& a) const { return g.window(x[0], a.axes, a.size, a.stride, a.dilation); }
+    NodeId operator()(const WindowAttrs& a) const {
+      return g.window(x[0], a.axes, a.size, a.stride, a.dilation);
+    }
     NodeId operator()(const ReduceAttrs& a) const { return g.reduce(a.monoid, x[0], a.axes, a.keepdims); }
   };
   return std::visit(Builder{g, n, x, shape}, n.attrs);

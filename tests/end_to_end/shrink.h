@@ -1,5 +1,5 @@
-// Makes a failing graph small: drops outputs and ends, puts inputs and operands in the place of nodes, and shrinks extents, as
-// long as it fails.
+// Makes a failing graph small: drops outputs and ends, puts inputs and operands in the place of nodes, and
+// shrinks extents, as long as it fails.
 #pragma once
 
 #include <functional>
