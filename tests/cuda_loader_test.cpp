@@ -90,7 +90,7 @@ bz::Plan twice(std::int64_t n) {
   return plan;
 }
 
-void run(bz::Device& device, const bz::Plan& plan) {
+void run(bz::runtime::Device& device, const bz::Plan& plan) {
   bz::DeviceBuffer x(device, plan.buffers[0].bytes()), y(device, plan.buffers[1].bytes());
   const std::vector<void*> arguments = {x.get(), y.get()};
   const auto program = device.load(plan);
