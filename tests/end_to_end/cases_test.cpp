@@ -136,7 +136,7 @@ TEST_CASE("16-bit means and softmaxes accumulate in f32") {
                std::vector<double>(512, 1.0 / 512), 0);
 }
 
-TEST_CASE("max and min of infinities and of one element") {
+TEST_CASE("compiled max and min of infinities and of one element") {
   require_near(of_vector("%y = max %x", {-kInf, -kInf}), {-kInf}, 0);
   require_near(of_vector("%y = max %x", {-1}), {-1}, 0);
   require_near(of_vector("%y = min %x", {kInf, kInf}), {kInf}, 0);
@@ -184,7 +184,7 @@ TEST_CASE("empty tensors: nothing is launched, and nothing is wrong, twice") {
   }
 }
 
-TEST_CASE("reductions of no elements") {
+TEST_CASE("compiled reductions of no elements") {
   const auto empty_rows = [](std::string_view op, DType t) {
     return of_rows(fmt::format("%y = {} %x {{axes = [1]}}", op), 3, 0, {}, t);
   };
