@@ -1,10 +1,12 @@
 #include "compiler/compile.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 
 #include "compiler/emit/emit.h"
 #include "compiler/pass.h"
@@ -56,9 +58,10 @@ ir::Graph separate_outputs(const ir::Graph& graph) {
   return g;
 }
 
-// The part of a --schedule text that is for this kernel; empty when there is none.
-std::string schedule_for(const std::string& text, const std::string& kernel) {
-  std::string found;
+// The part of a schedule text that is for this kernel, "TEXT" or "NAME: TEXT; NAME: TEXT"; empty when there is none.
+// Adds the names it meets to `named`.
+std::string schedule_for(const std::string& text, const std::string& kernel, std::set<std::string>& named) {
+  std::string for_all, for_this;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(';', at), text.size());
     std::string item = text.substr(at, end - at);
@@ -66,18 +69,19 @@ std::string schedule_for(const std::string& text, const std::string& kernel) {
     item.erase(std::remove(item.begin(), item.end(), ' '), item.end());
     const std::size_t colon = item.find(':');
     if (colon == std::string::npos) {
-      found = item;
-    } else if (item.substr(0, colon) == kernel) {
-      return item.substr(colon + 1);
+      if (!item.empty()) for_all = item;
+      continue;
     }
+    named.insert(item.substr(0, colon));
+    if (item.substr(0, colon) == kernel) for_this = item.substr(colon + 1);
   }
-  return found;
+  return for_this.empty() ? for_all : for_this;
 }
 
 // Gives the region its schedule, and the form that the schedule wants.
-Choice schedule(Region& region, const ir::Graph& graph, const CompileOptions& options) {
+Choice schedule(Region& region, const ir::Graph& graph, const CompileOptions& options, std::set<std::string>& named) {
   std::optional<Region> resident = resident_form(region);
-  const std::string forced = schedule_for(options.schedule, region.name);
+  const std::string forced = schedule_for(options.schedule, region.name, named);
   if (forced.empty()) {
     if (resident) {
       Choice choice = choose(*resident, graph, options.target);
@@ -156,6 +160,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.graph = graph;
   c.target = options.target;
   if (options.last == Stage::graph) return c;
+  if (graph.outputs().empty()) throw Error(fmt::format("graph {} has no outputs", graph.name()));
+  if (const auto problems = verify(graph); !problems.empty()) throw Error(fmt::format("graph {}: {}", graph.name(), problems.front()));
 
   c.simplified = separate_outputs(run_graph_passes(graph, options, c.times));
   if (options.last == Stage::simplified) return c;
@@ -167,10 +173,17 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   std::vector<std::vector<Binding>> bindings;
   std::vector<kernel::Kernel> kernels;
   timed(c.times, "schedule", [&] {
+    std::set<std::string> named;
     for (Region& r : fusion.regions) {
       Region region = canonical(std::move(r));
-      Choice choice = schedule(region, c.simplified, options);
+      Choice choice = schedule(region, c.simplified, options, named);
       c.kernels.push_back({std::move(region), std::move(choice), {}});
+    }
+    for (const CompiledKernel& k : c.kernels) named.erase(k.region.name);
+    if (!named.empty()) {
+      std::vector<std::string> kernels;
+      for (const CompiledKernel& k : c.kernels) kernels.push_back(k.region.name);
+      throw Error(fmt::format("schedule: there is no kernel '{}'; there are {}", *named.begin(), fmt::join(kernels, ", ")));
     }
     return 0;
   });

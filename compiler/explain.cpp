@@ -77,7 +77,7 @@ std::string Compilation::explain() const {
                         k.region.domain_size(), axes(k.region, k.region.reduced), k.region.domains());
     text += fmt::format("  phases     {}\n", k.region.phases());
     text += fmt::format("  schedule   {}\n", to_string(k.choice.schedule));
-    text += fmt::format("  launch     {} blocks of {} threads\n", e.blocks, k.choice.schedule.threads_kept * k.choice.schedule.threads_reduced);
+    text += fmt::format("  launch     {} block{} of {} threads\n", e.blocks, e.blocks == 1 ? "" : "s", k.choice.schedule.threads_kept * k.choice.schedule.threads_reduced);
     text += fmt::format("  residency  {}\n", residency(k));
     text += fmt::format("  bytes      {} read, {} written, {:.1f} us predicted\n", k.choice.bytes_read, k.choice.bytes_written, k.choice.predicted_us);
     for (const Refusal& r : k.choice.refused) text += fmt::format("  refused    {}: {}\n", to_string(r.schedule), r.reason);

@@ -49,6 +49,8 @@ struct MonoidInfo {
   int components;  // components of the state
   // combine(a, b) and combine(b, a) have the same bits. When false, lowering combines in index order.
   bool commutative;
+  // Lifting many elements at once holds a value for each beside the element itself.
+  bool lift_holds_elements;
   bool user;  // may be written in programs; the others are made by the compiler
   std::string_view doc;
 

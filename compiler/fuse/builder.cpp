@@ -524,6 +524,7 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
 }
 
 bool RegionBuilder::add_root(Region& region, NodeId node) {
+  if (std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) { return r.node == node; })) return false;
   const auto found = where_is_.find(node);
   if (found == where_is_.end() || region.exprs[static_cast<std::size_t>(found->second.first)].source == node) return false;
   const auto& [expr, at] = found->second;

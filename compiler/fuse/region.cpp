@@ -47,8 +47,8 @@ std::string print(const Region& region, const ir::Graph& graph) {
     const std::string& name = graph.node(n).name;
     return name.empty() ? fmt::format("%{}", n) : "%" + name;
   };
-  std::string text = fmt::format("region {}: kept {}, reduced {}, {} phases\n", region.name, axes(region.kept),
-                                 axes(region.reduced), region.phases());
+  std::string text = fmt::format("region {}: kept {}, reduced {}, {} phase{}\n", region.name, axes(region.kept),
+                                 axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
   for (std::size_t i = 0; i < region.exprs.size(); ++i) {
     const Expr& e = region.exprs[i];
     std::vector<std::string> operands;

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 
 #include "compiler/lower/kernel_builder.h"
 #include "support/error.h"
@@ -297,12 +298,12 @@ class Lowering {
     const bool once = extent_.groups == 1 || s_.keep == Keep::registers;
     std::map<int, std::vector<kernel::ArrayId>> partial;
     if (!once) {
-      for (const int r : reductions) partial[r] = accumulators(r);
+      for (const int r : reductions) partial[r] = accumulators(r, "acc");
     }
     for_each_group([&](std::vector<Step>& steps) {
       compute(n, steps);
       for (const int r : reductions) {
-        const Handles state = lift(reduction(r), steps);
+        const Handles state = lift_in_chunks(r, steps);
         if (once) {
           results_[r] = state;
         } else {
@@ -358,7 +359,7 @@ class Lowering {
     return info(reduction(r).monoid).combine(b_, reduction(r).dtype, a, b);
   }
 
-  Handles lift(const Reduction& r, std::vector<Step>& steps) {
+  Handles lift(const Reduction& r, std::span<Step> steps) {
     std::vector<Handles> chunk;
     Handles valid;
     for (Step& s : steps) {
@@ -371,6 +372,18 @@ class Lowering {
     }
     Handles state = r.merge ? merge(r, chunk, valid) : info(r.monoid).lift(b_, r.dtype, chunk, valid);
     for (Handle& h : state) h = b_.widen(h, state_width());
+    return state;
+  }
+
+  // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
+  Handles lift_in_chunks(int r, std::vector<Step>& steps) {
+    const std::span<Step> all(steps);
+    const std::size_t chunk = info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
+    Handles state;
+    for (std::size_t i = 0; i < all.size(); i += chunk) {
+      const Handles part = lift(reduction(r), all.subspan(i, std::min(chunk, all.size() - i)));
+      state = i == 0 ? part : combine(r, state, part);
+    }
     return state;
   }
 
@@ -397,13 +410,13 @@ class Lowering {
     return all;
   }
 
-  std::vector<kernel::ArrayId> accumulators(int r) {
+  std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) {
     const std::vector<Scalar> none = info(reduction(r).monoid).identity(reduction(r).dtype);
     const std::vector<DType> types = state_dtypes(r);
     std::vector<kernel::ArrayId> arrays;
     Handles start;
     for (std::size_t c = 0; c < types.size(); ++c) {
-      arrays.push_back(b_.array(fmt::format("acc{}_{}", r, c), types[c], state_width(), kernel::Space::registers));
+      arrays.push_back(b_.array(fmt::format("{}{}_{}", name, r, c), types[c], state_width(), kernel::Space::registers));
       start.push_back(b_.widen(b_.constant(none[c]), state_width()));
     }
     set_state(arrays, start, Index(0));
@@ -465,7 +478,7 @@ class Lowering {
       for (int d = 1; d < warps; d *= 2) state = exchange(r, state, d * stride, d);
       return state;
     }
-    const std::vector<kernel::ArrayId> sum = accumulators(r);
+    const std::vector<kernel::ArrayId> sum = accumulators(r, "whole");
     const IndexVar w = b_.var("w", warps);
     b_.loop(w, kernel::Level::serial, [&] {
       set_state(sum, combine(r, get_state(r, sum, Index(0)), get_state(r, arrays, slot(Index::var(w)))), Index(0));

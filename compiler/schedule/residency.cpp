@@ -56,6 +56,43 @@ std::vector<ExprId> kept_values(const Region& region) {
   return less;
 }
 
+// Leaves out what no root needs; operands still come first.
+static void drop_dead(Region& r) {
+  std::vector<bool> needed(r.exprs.size(), false);
+  std::vector<bool> reduced(r.reductions.size(), false);
+  for (const Root& root : r.roots) needed[static_cast<std::size_t>(root.expr)] = true;
+  for (std::size_t i = r.exprs.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    const Expr& e = r.exprs[i];
+    for (const ExprId o : e.operands) needed[static_cast<std::size_t>(o)] = true;
+    if (e.kind != Expr::Kind::reduce) continue;
+    reduced[static_cast<std::size_t>(e.reduction)] = true;
+    for (const ExprId o : r.reductions[static_cast<std::size_t>(e.reduction)].operands) needed[static_cast<std::size_t>(o)] = true;
+  }
+  std::vector<int> expr_place, reduction_place;
+  const auto compact = [](auto& items, const std::vector<bool>& keep, std::vector<int>& place) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < keep.size(); ++i) {
+      place.push_back(static_cast<int>(n));
+      if (!keep[i]) continue;
+      if (n != i) items[n] = std::move(items[i]);
+      ++n;
+    }
+    items.resize(n);
+  };
+  compact(r.exprs, needed, expr_place);
+  compact(r.reductions, reduced, reduction_place);
+  const auto move = [&](ExprId& id) { id = expr_place[static_cast<std::size_t>(id)]; };
+  for (Expr& e : r.exprs) {
+    for (ExprId& o : e.operands) move(o);
+    if (e.kind == Expr::Kind::reduce) e.reduction = reduction_place[static_cast<std::size_t>(e.reduction)];
+  }
+  for (Reduction& reduction : r.reductions) {
+    for (ExprId& o : reduction.operands) move(o);
+  }
+  for (Root& root : r.roots) move(root.expr);
+}
+
 int live_registers(const Region& region) {
   std::vector<bool> computed(region.exprs.size(), false);
   // Marks what `phase` computes anew; returns the registers of what it takes from before.
@@ -138,6 +175,7 @@ std::optional<Region> resident_form(const Region& region) {
     changed = true;
   }
   if (!changed) return std::nullopt;
+  drop_dead(r);
   // Phases anew: operands come first, so one sweep does.
   for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
     Expr& e = at(id);
