@@ -256,6 +256,14 @@ constexpr std::string_view kNoise = "noise.";
 
 ir::Graph random_graph(std::uint64_t seed) { return Generator(seed).build(); }
 
+// Roundings make neighbours equal, which noise never does: a == b as |a - b| <= |a| * noise, beside it.
+static NodeId nearly_equal(ir::Graph& g, NodeId a, NodeId b) {
+  const Type& t = g.type(a);
+  const NodeId near = g.constant(Scalar::of(t.dtype, t.dtype == DType::f64 ? 0x1p-48 : 0x1p-19), t.shape);
+  const NodeId distance = g.map(ScalarOp::abs, {g.map(ScalarOp::sub, {a, b})});
+  return g.map(ScalarOp::le, {distance, g.map(ScalarOp::mul, {g.map(ScalarOp::abs, {a}), near})});
+}
+
 ir::Graph with_noise(const ir::Graph& g) {
   ir::Graph noisy(g.name());
   std::vector<NodeId> to;
@@ -263,8 +271,15 @@ ir::Graph with_noise(const ir::Graph& g) {
     const Node& n = g.node(id);
     std::vector<NodeId> operands;
     for (const NodeId o : n.operands) operands.push_back(to[static_cast<std::size_t>(o)]);
+    const auto* map = n.as<MapAttrs>();
+    if (map != nullptr && (map->op == ScalarOp::eq || map->op == ScalarOp::ne) &&
+        is_float(noisy.type(operands[0]).dtype)) {
+      const NodeId equal = nearly_equal(noisy, operands[0], operands[1]);
+      to.push_back(map->op == ScalarOp::eq ? equal : noisy.map(ScalarOp::logical_not, {equal}));
+      continue;
+    }
     NodeId copy = noisy.copy(g, id, std::move(operands));
-    const bool rounds = n.as<InputAttrs>() || n.as<MapAttrs>() || n.as<ReduceAttrs>();
+    const bool rounds = n.as<InputAttrs>() || map != nullptr || n.as<ReduceAttrs>();
     if (rounds && is_float(n.type.dtype)) {
       const NodeId noise = noisy.input(std::string(kNoise) + std::to_string(id), n.type);
       copy = noisy.map(ScalarOp::add, {copy, noisy.map(ScalarOp::mul, {copy, noise})});
