@@ -232,7 +232,7 @@ class Lowering {
     for (const ExprId id : n.row) row_memo_[id] = evaluate(expr(id), nullptr);
   }
 
-  void compute(const Needs& n, std::vector<Step>& steps) {
+  void compute(const Needs& n, std::span<Step> steps) {
     // Loads of all steps first: as many as possible in flight before the first use.
     for (const bool loads : {true, false}) {
       for (Step& s : steps) {
@@ -301,7 +301,15 @@ class Lowering {
       for (const int r : reductions) partial[r] = accumulators(r, "acc");
     }
     for_each_group([&](std::vector<Step>& steps) {
-      compute(n, steps);
+      // The first phase brings the domain in, with all its loads in flight. What later ones load beside it is used at once
+      // and must not fill the registers.
+      const std::span<Step> all(steps);
+      const std::size_t chunk = p == 0 ? all.size() : static_cast<std::size_t>(s_.unroll);
+      for (std::size_t i = 0; i < all.size(); i += chunk) {
+        const std::span<Step> part = all.subspan(i, std::min(chunk, all.size() - i));
+        compute(n, part);
+        for (const int s : stores) store(s, part);
+      }
       for (const int r : reductions) {
         const Handles state = lift_in_chunks(r, steps);
         if (once) {
@@ -310,7 +318,6 @@ class Lowering {
           set_state(partial[r], combine(r, get_state(r, partial[r], Index(0)), state), Index(0));
         }
       }
-      for (const int i : stores) store(i, steps);
     });
     for (const int r : reductions) {
       if (!once) results_[r] = get_state(r, partial[r], Index(0));
@@ -320,7 +327,7 @@ class Lowering {
 
   const Reduction& reduction(int r) const { return region_.reductions[static_cast<std::size_t>(r)]; }
 
-  void store(int i, std::vector<Step>& steps) {
+  void store(int i, std::span<Step> steps) {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
     for (Step& s : steps) {
       std::vector<IndexBound> bounds = row_bounds_;
@@ -376,8 +383,7 @@ class Lowering {
   }
 
   // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
-  Handles lift_in_chunks(int r, std::vector<Step>& steps) {
-    const std::span<Step> all(steps);
+  Handles lift_in_chunks(int r, std::span<Step> all) {
     const std::size_t chunk = info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
     Handles state;
     for (std::size_t i = 0; i < all.size(); i += chunk) {
