@@ -42,6 +42,7 @@ function(braze_library name)
   add_library(${name} STATIC ${ARGN})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                             $<INSTALL_INTERFACE:include/braze>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${BRAZE_FMT} PRIVATE $<BUILD_INTERFACE:braze_options>)
 endfunction()
 
