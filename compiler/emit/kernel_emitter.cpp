@@ -248,6 +248,16 @@ void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& 
     out.push_back(from_memory(b_, b_.CreateAlignedLoad(element, address(p, offset), align), p.dtype));
     return;
   }
+  if (p.dtype == DType::bf16) {  // in pairs: one instruction an element makes f32 of them
+    auto* pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
+    Value* v = b_.CreateAlignedLoad(pairs, address(p, offset), align);
+    for (int i = 0; i < count; i += 2) {
+      Value* pair = b_.CreateExtractElement(v, static_cast<std::uint64_t>(i / 2));
+      out.push_back(b_.CreateBitCast(b_.CreateShl(pair, 16), b_.getFloatTy()));
+      out.push_back(b_.CreateBitCast(b_.CreateAnd(pair, b_.getInt32(0xffff0000)), b_.getFloatTy()));
+    }
+    return;
+  }
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
   Value* v = b_.CreateAlignedLoad(vector, address(p, offset), align);
   for (int i = 0; i < count; ++i) out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
@@ -314,6 +324,14 @@ void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Va
   const llvm::Align align(values.size() * static_cast<std::size_t>(size_of(p.dtype)));
   if (values.size() == 1) {
     b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), address(p, offset), align);
+    return;
+  }
+  if (p.dtype == DType::bf16 && t == DType::f32) {
+    Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(values.size() / 2)));
+    for (std::size_t i = 0; i < values.size(); i += 2) {
+      v = b_.CreateInsertElement(v, pack_bf16(b_, values[i], values[i + 1]), i / 2);
+    }
+    b_.CreateAlignedStore(v, address(p, offset), align);
     return;
   }
   Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));

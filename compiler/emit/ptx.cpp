@@ -18,6 +18,7 @@
 #include <set>
 
 #include "compiler/emit/emit.h"
+#include "compiler/emit/scalar.h"
 #include "ir/simt.h"
 #include "support/error.h"
 
@@ -72,7 +73,7 @@ void bind(llvm::Module& m, std::string_view name, F&& bind) {
   f->eraseFromParent();
 }
 
-void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels) {
+void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, int sm) {
   namespace I = llvm::Intrinsic;
   const auto intrinsic = [&](I::ID id) { return I::getOrInsertDeclaration(&m, id); };
   bind(m, simt::kThread, [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_tid_x)); });
@@ -84,6 +85,12 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels) {
     return b.CreateCall(intrinsic(I::nvvm_shfl_sync_bfly_i32),
                         {b.getInt32(~0u), call.getArgOperand(0), call.getArgOperand(1), b.getInt32(31)});
   });
+  if (sm >= 80) {
+    bind(m, kPackBf16, [&](auto& b, auto& call) {
+      Value* pair = b.CreateCall(intrinsic(I::nvvm_ff2bf16x2_rn), {call.getArgOperand(1), call.getArgOperand(0)});
+      return b.CreateBitCast(pair, b.getInt32Ty());
+    });
+  }
   auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(m.getContext()), 0);
   auto* shared = new llvm::GlobalVariable(m, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr, "bz_shared", nullptr,
                                           llvm::GlobalValue::NotThreadLocal, 3);
@@ -136,7 +143,7 @@ Ptx ptx(const Module& source, std::span<const kernel::Kernel> kernels, const Tar
   const std::unique_ptr<llvm::TargetMachine> machine = target_machine(target.sm, version);
   m.setTargetTriple(machine->getTargetTriple());
   m.setDataLayout(machine->createDataLayout());
-  bind_primitives(m, kernels);
+  bind_primitives(m, kernels, target.sm);
   verify(m, "after binding for PTX");
   optimize(m, *machine);
   verify(m, "after optimisation");

@@ -122,6 +122,21 @@ Value* cast(llvm::IRBuilder<>& b, Value* x, DType from, DType to) {
   return from == DType::boolean ? b.CreateZExt(x, value_type(c, to)) : b.CreateSExtOrTrunc(x, value_type(c, to));
 }
 
+Value* pack_bf16(llvm::IRBuilder<>& b, Value* lo, Value* hi) {
+  llvm::Module& m = *b.GetInsertBlock()->getModule();
+  llvm::Function* f = m.getFunction(kPackBf16);
+  if (f == nullptr) {
+    auto* type = llvm::FunctionType::get(b.getInt32Ty(), {b.getFloatTy(), b.getFloatTy()}, false);
+    f = llvm::Function::Create(type, llvm::Function::InternalLinkage, kPackBf16, m);
+    f->addFnAttr(llvm::Attribute::AlwaysInline);
+    llvm::IRBuilder<> body(llvm::BasicBlock::Create(m.getContext(), "entry", f));
+    Value* low = body.CreateZExt(bf16_bits(body, f->getArg(0)), body.getInt32Ty());
+    Value* high = body.CreateZExt(bf16_bits(body, f->getArg(1)), body.getInt32Ty());
+    body.CreateRet(body.CreateOr(low, body.CreateShl(high, 16)));
+  }
+  return b.CreateCall(f, {lo, hi});
+}
+
 Value* from_memory(llvm::IRBuilder<>& b, Value* x, DType t) {
   if (t == DType::boolean) return b.CreateICmpNE(x, b.getInt8(0));
   return cast(b, x, t, compute_dtype(t));

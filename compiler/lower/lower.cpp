@@ -132,8 +132,9 @@ class Lowering {
     if (s_.keep == Keep::registers) {
       const bool first = resident_.empty();
       for (std::int64_t i = 0; first && i < extent_.groups * s_.unroll; ++i) {
-        const std::int64_t group = i / s_.unroll;
-        resident_.push_back(step(Index(group), static_cast<int>(i % s_.unroll), extent_.shifted || group >= extent_.full_groups));
+        const std::int64_t vectors = extent_.per_group / s_.unroll;  // elements of a step
+        const bool inside = (i > 0 || !extent_.shifted) && (i + 1) * vectors <= region_.domain_size();
+        resident_.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !inside));
       }
       return body(resident_);
     }
@@ -144,15 +145,15 @@ class Lowering {
       }
       body(steps);
     };
-    const std::int64_t full = extent_.full_groups;
-    const auto loop = [&](std::int64_t n, bool masked) {
-      if (n == 1) return group(Index(0), masked);
-      const IndexVar j = b_.var("j", n);
-      b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j), masked); });
+    const auto loop = [&](std::int64_t first, std::int64_t end, bool masked) {
+      if (first >= end) return;
+      if (first + 1 == end) return group(Index(first), masked);
+      const IndexVar j = b_.var("j", end - first);
+      b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j) + Index(first), masked); });
     };
-    if (extent_.shifted) return loop(extent_.groups, true);
-    if (full > 0) loop(full, false);
-    if (full < extent_.groups) group(Index(full), true);
+    loop(0, std::min(extent_.first_full, extent_.groups), true);
+    loop(extent_.first_full, extent_.end_full, false);
+    loop(extent_.end_full, extent_.groups, true);
   }
 
   // ---- expressions ------------------------------------------------------------------------------------------------

@@ -113,9 +113,10 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.blocks = ceil_div(region.domains(), e.rows_per_block);
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
-  const std::int64_t per_group = vector * s.threads_reduced * s.unroll;
-  e.groups = ceil_div(size + (e.shifted ? vector - 1 : 0), per_group);
-  e.full_groups = e.shifted ? 0 : size / per_group;
+  e.per_group = vector * s.threads_reduced * s.unroll;
+  e.groups = ceil_div(size + (e.shifted ? vector - 1 : 0), e.per_group);
+  e.first_full = e.shifted ? 1 : 0;
+  e.end_full = std::max(e.first_full, size / e.per_group);
   return e;
 }
 

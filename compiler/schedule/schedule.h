@@ -47,7 +47,10 @@ struct Extent {
   std::int64_t blocks = 1;
   bool shifted = false;       // vectors are aligned to memory, not to the domain: its first and last are partial
   std::int64_t groups = 1;    // iterations of a thread over its domain, `unroll` vectors each
-  std::int64_t full_groups = 1;  // of these, how many need no mask in any thread
+  // Elements of the domain that all threads together handle in a group.
+  std::int64_t per_group = 1;
+  // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.
+  std::int64_t first_full = 0, end_full = 1;
 };
 Extent extent_of(const Region& region, const Schedule& s);
 
