@@ -21,31 +21,33 @@ std::string describe(const PlanBuffer& b) {
   return fmt::format("{} '{}'", b.kind == PlanBuffer::Kind::input ? "input" : "output", b.name);
 }
 
-void check_pair(const Extent& a, const Extent& b) {
+void check_pair(const Extent& a, const Extent& b, InPlace in_place) {
   if (a.buffer == nullptr || a.end <= b.begin) return;
   const bool both_written =
       a.buffer->kind == PlanBuffer::Kind::output && b.buffer->kind == PlanBuffer::Kind::output;
-  if (a.begin == b.begin && a.end == b.end && !both_written) return;
+  if (in_place == InPlace::allowed && a.begin == b.begin && a.end == b.end && !both_written) return;
   const std::uintptr_t shared = std::min(a.end, b.end) - b.begin;
   throw Error(
-      fmt::format("{} ({} bytes) and {} ({} bytes) overlap by {} bytes; an output may share memory only "
-                  "with an input of exactly the same address and size",
-                  describe(*a.buffer), a.end - a.begin, describe(*b.buffer), b.end - b.begin, shared));
+      fmt::format("{} ({} bytes) and {} ({} bytes) overlap by {} bytes; {}", describe(*a.buffer),
+                  a.end - a.begin, describe(*b.buffer), b.end - b.begin, shared,
+                  in_place == InPlace::allowed
+                      ? "an output may share memory only with an input of exactly the same address and size"
+                      : "an output may share memory with nothing else"));
 }
 
 // In order of address, an extent can overlap an earlier one only if it overlaps the one that reaches
 // furthest.
-void check_overlaps(std::vector<Extent> extents) {
+void check_overlaps(std::vector<Extent> extents, InPlace in_place) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   Extent furthest, furthest_output;
   for (const Extent& e : extents) {
     if (e.buffer->kind == PlanBuffer::Kind::output) {
-      check_pair(furthest, e);
+      check_pair(furthest, e, in_place);
       if (e.end > furthest_output.end) furthest_output = e;
     } else {
-      check_pair(furthest_output, e);
+      check_pair(furthest_output, e, in_place);
     }
     if (e.end > furthest.end) furthest = e;
   }
@@ -77,7 +79,7 @@ void check_plan(const Plan& plan) {
   for (const PlanKernel& k : plan.kernels) check_kernel(plan, k);
 }
 
-std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments) {
+std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments, InPlace in_place) {
   std::vector<std::size_t> order;
   for (PlanBuffer::Kind kind : {PlanBuffer::Kind::input, PlanBuffer::Kind::output}) {
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -107,7 +109,7 @@ std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> argum
     }
     extents.push_back({address, address + static_cast<std::uintptr_t>(bytes), &b});
   }
-  check_overlaps(std::move(extents));
+  check_overlaps(std::move(extents), in_place);
   return addresses;
 }
 

@@ -20,8 +20,10 @@ void check_plan(const Plan& plan);
 
 // Addresses by buffer: inputs then outputs, each in the order of plan.buffers, taken from `arguments`; null
 // for temporaries. Throws DeviceError for a wrong number of arguments, and for a null or misaligned one;
-// Error when an output overlaps another argument other than by being exactly an input. Buffers without bytes
-// may be anywhere.
-std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments);
+// Error when an output overlaps another argument: kernels read inputs after they have stored outputs. With
+// `InPlace::allowed` an output may be exactly an input, for a caller that sees to it before the kernels run. Buffers
+// without bytes may be anywhere.
+enum class InPlace : bool { refused, allowed };
+std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments, InPlace in_place = InPlace::refused);
 
 }  // namespace bz

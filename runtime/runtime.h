@@ -27,9 +27,8 @@ class Program {
  public:
   virtual ~Program() = default;
   // `arguments`: device addresses of the plan's inputs then outputs, in plan order, each aligned to
-  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. An output may be
-  // exactly an input but not overlap another argument in part. Throws DeviceError, or Error for arguments
-  // that overlap.
+  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. Throws
+  // DeviceError, or Error when an output overlaps another argument (the front end's Executable runs in place).
   virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
 };
 

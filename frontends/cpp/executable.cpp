@@ -104,7 +104,7 @@ void Executable::State::launch(std::span<void* const> addresses, StreamHandle st
   layout.name = variants.widest().graph.name();
   layout.buffers = arguments;
   layout.alignment = 1;
-  bind_arguments(layout, addresses);
+  bind_arguments(layout, addresses, InPlace::allowed);
 
   // Kernels need every argument at a multiple of the largest element.
   int largest = 1;

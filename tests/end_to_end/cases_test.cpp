@@ -265,23 +265,3 @@ TEST_CASE("no block has more than 1024 threads, however long the rows") {
     check(g);
   }
 }
-
-TEST_CASE("an output may be an input's memory") {
-  for (const std::string_view statements :
-       {"%y = exp %x", "%y = softmax %x {axes = [1]}", "%y = softmax %x {axes = [0]}",
-        "%f = flip %x {axes = [1]} %y = add %x, %f"}) {
-    const ir::Graph g = parse(rows_program(statements, 6, 300));
-    const Compilation c = compile_for_sim(g);
-    const Tensors inputs = complete_inputs(g, {});
-    const std::vector<double> expected = values(run(c, inputs).at("y"));
-    auto device = open_sim();
-    const auto program = device->load(c.plan);
-    HostTensor x = inputs.at("x");
-    DeviceBuffer memory(*device, static_cast<std::int64_t>(x.bytes()));
-    device->copy_in(memory.get(), x.data(), static_cast<std::int64_t>(x.bytes()));
-    program->run(std::vector<void*>{memory.get(), memory.get()}, nullptr);
-    device->copy_out(x.data(), memory.get(), static_cast<std::int64_t>(x.bytes()));
-    INFO(statements);
-    CHECK((values(x) == expected));
-  }
-}
