@@ -121,7 +121,10 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
   const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
   for (const int widest : {full, std::max(1, full / 4)}) {
     Schedule s;
-    s.vector = region.phases() > 1 ? std::max(1, widest / 4) : widest;
+    s.vector = widest;
+    // Every lane has partial results of its own, so narrow vectors leave more registers for loads in flight: 8 bytes took
+    // 444 us where 16 took 473, in the logsumexp kernel of gn_tail (H200, 2026-11).
+    if (!region.reduced.empty()) s.vector = std::max(1, widest / (region.phases() > 1 ? 4 : 2));
     if (region.kept.size() > 1) {
       while (inner % s.vector != 0) s.vector /= 2;
     }
@@ -133,7 +136,8 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
       out.push_back(s);
       continue;
     }
-    const int least = size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
+    // Threads that it takes to keep a domain in registers.
+    const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
     s.threads_reduced = std::min(32, vectors * least >= wanted_threads ? least : power_at_most(std::min(size, wanted_threads / vectors)));
     s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
     s.threads_kept = std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
