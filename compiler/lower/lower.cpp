@@ -461,24 +461,21 @@ class Lowering {
   // ends with the whole.
   Handles across_threads(int r, Handles state) {
     if (s_.threads_reduced == 1) return state;
-    // Threads of a domain are `stride` apart; `in_warp` of them share a warp.
-    const int stride = s_.lanes_reduced ? 1 : s_.threads_kept;
-    const int in_warp = std::min(s_.threads_reduced, std::max(1, 32 / stride));
+    const auto [stride, in_warp, warps] = warps_of(s_);
     for (int d = 1; d < in_warp; d *= 2) state = exchange(r, state, d * stride, d);
-    const int warps = s_.threads_reduced / in_warp;
     if (warps == 1) return state;
 
     const std::vector<DType> types = state_dtypes(r);
     const Index row = thread_kept_;
-    const auto slot = [&](const Index& warp) {
-      return s_.lanes_reduced ? row * warps + warp : warp * s_.threads_kept + row;
+    const auto slot = [&, count = warps](const Index& warp) {
+      return s_.lanes_reduced ? row * count + warp : warp * s_.threads_kept + row;
     };
     std::vector<kernel::ArrayId> arrays;
     for (std::size_t c = 0; c < types.size(); ++c) {
       arrays.push_back(b_.array(fmt::format("part{}_{}", r, c), types[c], static_cast<std::int64_t>(warps) * s_.threads_kept * state_width(), kernel::Space::shared));
     }
-    b_.when(b_.inside({{mod(thread_reduced_, in_warp), 0, 1}}),
-            [&] { set_state(arrays, state, slot(floordiv(thread_reduced_, in_warp))); });
+    const Index warp = floordiv(thread_reduced_, in_warp);
+    b_.when(b_.inside({{mod(thread_reduced_, in_warp), 0, 1}}), [&] { set_state(arrays, state, slot(warp)); });
     b_.barrier();
     if (in_warp >= warps) {  // one partial result a lane
       state = get_state(r, arrays, slot(mod(thread_reduced_, warps)));

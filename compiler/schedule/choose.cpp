@@ -192,9 +192,10 @@ Choice choose(const Region& region, const ir::Graph& graph, const Target& target
     }
     refused.push_back({s, *why});
   }
-  // One thread an output always works.
+  // A warp a row or a thread an output needs nothing that could run out.
   Schedule last;
-  last.threads_kept = 32;
+  last.lanes_reduced = rows;
+  (rows ? last.threads_reduced : last.threads_kept) = 32;
   Choice c = assess(region, graph, target, last);
   c.refused = std::move(refused);
   return c;

@@ -31,7 +31,27 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // Elements of a domain that one thread handles, counting the empty ones of the last vectors.
 std::int64_t elements_per_thread(const Schedule& s, const Extent& e) { return e.groups * s.unroll * s.vector; }
 
+// Shared memory through which the warps of a block combine what they reduced.
+std::int64_t partial_bytes(const Region& region, const Schedule& s) {
+  const Warps w = warps_of(s);
+  if (w.count == 1) return 0;
+  const std::int64_t slots = static_cast<std::int64_t>(w.count) * s.threads_kept * (s.lanes_reduced ? 1 : s.vector);
+  std::int64_t bytes = 0;
+  for (const Reduction& r : region.reductions) {
+    for (const DType t : info(r.monoid).component_dtypes(r.dtype)) bytes += ceil_div(slots * size_of(t), 16) * 16;
+  }
+  return bytes;
+}
+
 }  // namespace
+
+Warps warps_of(const Schedule& s) {
+  Warps w;
+  w.stride = s.lanes_reduced ? 1 : s.threads_kept;
+  w.in_warp = std::min(s.threads_reduced, std::max(1, 32 / w.stride));
+  w.count = s.threads_reduced / w.in_warp;
+  return w;
+}
 
 std::string to_string(const Schedule& s) {
   return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}", s.lanes_reduced ? "reduced" : "kept",
@@ -141,6 +161,10 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   }
   const Extent e = extent_of(region, s);
   if (e.blocks > 0x7fffffff) return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks);
+  std::int64_t bytes = partial_bytes(region, s);
+  if (bytes > target.max_shared_bytes) {
+    return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes, target.max_shared_bytes);
+  }
   if (s.keep == Keep::nothing) return std::nullopt;
   if (region.phases() == 1) return "there is one phase, nothing to keep";
   if (s.keep == Keep::registers) {
@@ -149,9 +173,6 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     if (registers > budget) return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
     return std::nullopt;
   }
-  // Partial results of the reductions need a little shared memory as well.
-  constexpr std::int64_t kPartials = 4096;
-  std::int64_t bytes = kPartials;
   for (const ExprId id : kept_values(region)) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes, target.max_shared_bytes);

@@ -41,6 +41,14 @@ std::string to_string(const Schedule& s);
 // Throws Error naming the key that is wrong, with what it may be.
 Schedule parse_schedule(std::string_view text);
 
+// How the threads that share a domain lie in warps.
+struct Warps {
+  int stride = 1;   // between neighbouring threads of a domain
+  int in_warp = 1;  // threads of a domain in a warp
+  int count = 1;    // warps (or parts of warps) that share a domain
+};
+Warps warps_of(const Schedule& s);
+
 // What a schedule does to a region; derived, never stored apart.
 struct Extent {
   std::int64_t rows_per_block = 1;  // kept points of a block

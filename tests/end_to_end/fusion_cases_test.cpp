@@ -126,3 +126,22 @@ TEST_CASE("the sum of 600 inputs is split into kernels that a launch can have") 
   options.tolerance_scale = 20;
   for (const Problem& p : problems(g, options)) FAIL_CHECK(p.what);
 }
+
+TEST_CASE("many reductions together stay within the shared memory of every target") {
+  std::string text = "graph variances { %x = input f32[500, 37]\n";
+  for (int k = 0; k < 60; ++k) text += fmt::format("%a{0} = mul %x, {1} %s{0} = sin %a{0} %v{0} = var %s{0} {{axes = [0]}}\n", k, 0.5 + k);
+  for (int k = 0; k < 60; ++k) text += fmt::format("output v{0} = %v{0}\n", k);
+  const ir::Graph g = parse(text + "}");
+  for (const std::string& name : known_targets()) {
+    CompileOptions options;
+    options.target = *parse_target(name);
+    options.last = Stage::kernel;
+    for (const CompiledKernel& k : compile(g, options).kernels) {
+      INFO(name << " " << k.kernel.name);
+      CHECK(k.kernel.shared_bytes() <= options.target.max_shared_bytes);
+    }
+  }
+  CompileOptions options;
+  options.schedule = "lanes=kept,vector=16,kept=32,reduced=32";
+  CHECK_THROWS_WITH(compile(g, options), Catch::Contains("bytes of shared memory for partial results"));
+}
