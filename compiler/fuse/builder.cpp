@@ -428,7 +428,10 @@ void RegionBuilder::expand_reduce(int id) {
       }
       add_bounds(present, inside(source_at, graph_.type(source).shape));
     }
+    // Where the result is used may bound the reduced variables too, under a pad of the broadcast result; the reduction
+    // itself runs over all of them.
     std::vector<IndexBound> where = self.where;
+    std::erase_if(where, [&](const IndexBound& b) { return uses_any(b.e, reduced_); });
     add_bounds(where, present);
     operands.push_back(request(source, std::move(source_at), std::move(where), id));
   }

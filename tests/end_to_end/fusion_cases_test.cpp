@@ -145,3 +145,17 @@ TEST_CASE("many reductions together stay within the shared memory of every targe
   options.schedule = "lanes=kept,vector=16,kept=32,reduced=32";
   CHECK_THROWS_WITH(compile(g, options), Catch::Contains("bytes of shared memory for partial results"));
 }
+
+TEST_CASE("a pad after a reduction does not narrow the reduction") {
+  for (const std::string_view statements :
+       {"%s = softmax %x {axes = [1]} %c = slice %s {starts = [0, 0], stops = [4, 63], steps = [1, 1]}"
+        " %y = pad %c {lo = [0, 1], hi = [0, 0], value = 0}",
+        "%s = softmax %x {axes = [0]} %y = pad %s {lo = [1, 0], hi = [2, 3], value = -1}",
+        "%s = sum %x {axes = [1], keepdims = true} %y = pad %s {lo = [0, 0], hi = [0, 63], value = -2}",
+        "%s = layer_norm %x {axes = [1]} %c = slice %s {starts = [0, 5], stops = [4, 60], steps = [1, 1]}"
+        " %y = pad %c {lo = [0, 4], hi = [0, 5], value = 7}"}) {
+    const ir::Graph g = parse(fmt::format("graph p {{ %x = input f32[4, 64] {} output %y }}", statements));
+    INFO(statements);
+    check_all_ways(g);
+  }
+}
