@@ -1,8 +1,11 @@
 // Which schedule: candidates for the shape at hand, best first, and an estimate of the time.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
 #include "compiler/schedule/schedule.h"
+#include "support/error.h"
 
 namespace bz::compiler {
 namespace {
@@ -184,6 +187,7 @@ Choice choose(const Region& region, const ir::Graph& graph, const Target& target
   const std::vector<Schedule> candidates = rows ? row_candidates(region, target, full) : column_candidates(region, target, full);
   std::vector<Refusal> refused;
   for (const Schedule& s : candidates) {
+    if (std::any_of(refused.begin(), refused.end(), [&](const Refusal& r) { return r.schedule == s; })) continue;
     const std::optional<std::string> why = refuse(region, s, target);
     if (!why) {
       Choice c = assess(region, graph, target, s);
@@ -196,6 +200,9 @@ Choice choose(const Region& region, const ir::Graph& graph, const Target& target
   Schedule last;
   last.lanes_reduced = rows;
   (rows ? last.threads_reduced : last.threads_kept) = 32;
+  if (const std::optional<std::string> why = refuse(region, last, target)) {
+    throw Error(fmt::format("kernel {} has no schedule on {}: {}", region.name, target.name, *why));
+  }
   Choice c = assess(region, graph, target, last);
   c.refused = std::move(refused);
   return c;

@@ -169,11 +169,15 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   if (region.phases() == 1) return "there is one phase, nothing to keep";
   if (s.keep == Keep::registers) {
     const std::int64_t budget = std::min(255, target.registers_per_block / threads) - kWorkingRegisters;
-    const std::int64_t registers = elements_per_thread(s, e) * live_registers(region);
+    const int live = live_registers(region);
+    if (live == 0) return "no phase needs the domain of an earlier one";
+    const std::int64_t registers = elements_per_thread(s, e) * live;
     if (registers > budget) return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
     return std::nullopt;
   }
-  for (const ExprId id : kept_values(region)) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
+  const std::vector<ExprId> kept = kept_values(region);
+  if (kept.empty()) return "no phase needs the domain of an earlier one";
+  for (const ExprId id : kept) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes, target.max_shared_bytes);
   }
