@@ -18,14 +18,16 @@ namespace {
 
 using namespace compiler;
 
-constexpr std::string_view kStages[] = {"graph", "simplified", "regions", "schedule", "kernel", "llvm", "ptx"};
+constexpr std::string_view kStages[] = {"graph",  "simplified", "regions", "schedule",
+                                        "kernel", "llvm",       "ptx"};
 
 // Runs a step and notes how long it took.
 template <class F>
 auto timed(std::vector<PassTime>& times, std::string_view name, F&& step) {
   const auto start = std::chrono::steady_clock::now();
   auto result = step();
-  times.push_back({std::string(name), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+  times.push_back(
+      {std::string(name), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
   return result;
 }
 
@@ -79,7 +81,8 @@ std::string schedule_for(const std::string& text, const std::string& kernel, std
 }
 
 // Gives the region its schedule, and the form that the schedule wants.
-Choice schedule(Region& region, const ir::Graph& graph, const CompileOptions& options, std::set<std::string>& named) {
+Choice schedule(Region& region, const ir::Graph& graph, const CompileOptions& options,
+                std::set<std::string>& named) {
   std::optional<Region> resident = resident_form(region);
   const std::string forced = schedule_for(options.schedule, region.name, named);
   if (forced.empty()) {
@@ -130,7 +133,8 @@ Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernel
       if (binding.temporary) {
         const auto [at, fresh] = temporary.try_emplace(binding.node, static_cast<int>(plan.buffers.size()));
         if (fresh) {
-          plan.buffers.push_back({fmt::format("t{}", temporary.size() - 1), PlanBuffer::Kind::temporary,
+          plan.buffers.push_back({fmt::format("t{}", temporary.size() - 1),
+                                  PlanBuffer::Kind::temporary,
                                   {k.buffers[b].dtype, graph.type(binding.node).shape}});
         }
         launch.arguments.push_back(at->second);
@@ -161,7 +165,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.target = options.target;
   if (options.last == Stage::graph) return c;
   if (graph.outputs().empty()) throw Error(fmt::format("graph {} has no outputs", graph.name()));
-  if (const auto problems = verify(graph); !problems.empty()) throw Error(fmt::format("graph {}: {}", graph.name(), problems.front()));
+  if (const auto problems = verify(graph); !problems.empty())
+    throw Error(fmt::format("graph {}: {}", graph.name(), problems.front()));
 
   c.simplified = separate_outputs(run_graph_passes(graph, options, c.times));
   if (options.last == Stage::simplified) return c;
@@ -183,7 +188,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
     if (!named.empty()) {
       std::vector<std::string> kernels;
       for (const CompiledKernel& k : c.kernels) kernels.push_back(k.region.name);
-      throw Error(fmt::format("schedule: there is no kernel '{}'; there are {}", *named.begin(), fmt::join(kernels, ", ")));
+      throw Error(fmt::format("schedule: there is no kernel '{}'; there are {}", *named.begin(),
+                              fmt::join(kernels, ", ")));
     }
     return 0;
   });
@@ -203,7 +209,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.plan = make_plan(c.simplified, c.kernels, bindings, options.alignment);
   if (options.last == Stage::kernel) return c;
 
-  emit::Module module = timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
+  emit::Module module =
+      timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
   c.llvm = std::move(module.text);
   if (options.last == Stage::llvm) return c;
   if (options.target.sim) {

@@ -33,7 +33,8 @@ std::vector<std::string> node_names(const ir::Graph& g, const Region& region) {
 
 std::string axes(const Region& r, const std::vector<IndexVar>& vars) {
   std::vector<std::string> parts;
-  for (const IndexVar& v : vars) parts.push_back(fmt::format("{}:{}", r.var_names[static_cast<std::size_t>(v.id)], v.extent));
+  for (const IndexVar& v : vars)
+    parts.push_back(fmt::format("{}:{}", r.var_names[static_cast<std::size_t>(v.id)], v.extent));
   return fmt::format("({})", fmt::join(parts, ", "));
 }
 
@@ -50,7 +51,9 @@ std::string residency(const CompiledKernel& k) {
 
 std::int64_t Compilation::bytes_min() const {
   std::int64_t bytes = 0;
-  const auto add = [&](NodeId id) { bytes += simplified.type(id).elements() * size_of(simplified.type(id).dtype); };
+  const auto add = [&](NodeId id) {
+    bytes += simplified.type(id).elements() * size_of(simplified.type(id).dtype);
+  };
   std::set<NodeId> read;
   for (const CompiledKernel& k : kernels) {
     for (const NodeId id : k.region.sources()) {
@@ -68,23 +71,29 @@ std::int64_t Compilation::bytes_total() const {
 }
 
 std::string Compilation::explain() const {
-  std::string text = fmt::format("{}: {} kernel{} for {}, {} bytes moved, at least {} needed\n", graph.name(), kernels.size(),
-                                 kernels.size() == 1 ? "" : "s", target.name, bytes_total(), bytes_min());
+  std::string text =
+      fmt::format("{}: {} kernel{} for {}, {} bytes moved, at least {} needed\n", graph.name(),
+                  kernels.size(), kernels.size() == 1 ? "" : "s", target.name, bytes_total(), bytes_min());
   for (const CompiledKernel& k : kernels) {
     const Extent e = extent_of(k.region, k.choice.schedule);
     text += fmt::format("\nkernel {}\n", k.region.name);
-    text += fmt::format("  domain     {} of {} elements {} each, {} of them in all\n", axes(k.region, k.region.kept),
-                        k.region.domain_size(), axes(k.region, k.region.reduced), k.region.domains());
+    text += fmt::format("  domain     {} of {} elements {} each, {} of them in all\n",
+                        axes(k.region, k.region.kept), k.region.domain_size(),
+                        axes(k.region, k.region.reduced), k.region.domains());
     text += fmt::format("  phases     {}\n", k.region.phases());
     text += fmt::format("  schedule   {}\n", to_string(k.choice.schedule));
-    text += fmt::format("  launch     {} block{} of {} threads\n", e.blocks, e.blocks == 1 ? "" : "s", k.choice.schedule.threads_kept * k.choice.schedule.threads_reduced);
+    text += fmt::format("  launch     {} block{} of {} threads\n", e.blocks, e.blocks == 1 ? "" : "s",
+                        k.choice.schedule.threads_kept * k.choice.schedule.threads_reduced);
     text += fmt::format("  residency  {}\n", residency(k));
-    text += fmt::format("  bytes      {} read, {} written, {:.1f} us predicted\n", k.choice.bytes_read, k.choice.bytes_written, k.choice.predicted_us);
-    for (const Refusal& r : k.choice.refused) text += fmt::format("  refused    {}: {}\n", to_string(r.schedule), r.reason);
+    text += fmt::format("  bytes      {} read, {} written, {:.1f} us predicted\n", k.choice.bytes_read,
+                        k.choice.bytes_written, k.choice.predicted_us);
+    for (const Refusal& r : k.choice.refused)
+      text += fmt::format("  refused    {}: {}\n", to_string(r.schedule), r.reason);
     for (const std::string& n : node_names(simplified, k.region)) text += fmt::format("  node       {}\n", n);
   }
   for (const Cut& cut : cuts) {
-    text += fmt::format("\ncut {} -> {}: {}\n", node_name(simplified, cut.from), node_name(simplified, cut.to), compiler::text(cut.reason));
+    text += fmt::format("\ncut {} -> {}: {}\n", node_name(simplified, cut.from),
+                        node_name(simplified, cut.to), compiler::text(cut.reason));
   }
   return text;
 }
@@ -96,12 +105,15 @@ std::string Compilation::explain_json() const {
     Json domain;
     domain["kept"] = Json::object();
     domain["reduced"] = Json::object();
-    for (const IndexVar& v : k.region.kept) domain["kept"][k.region.var_names[static_cast<std::size_t>(v.id)]] = v.extent;
-    for (const IndexVar& v : k.region.reduced) domain["reduced"][k.region.var_names[static_cast<std::size_t>(v.id)]] = v.extent;
+    for (const IndexVar& v : k.region.kept)
+      domain["kept"][k.region.var_names[static_cast<std::size_t>(v.id)]] = v.extent;
+    for (const IndexVar& v : k.region.reduced)
+      domain["reduced"][k.region.var_names[static_cast<std::size_t>(v.id)]] = v.extent;
     domain["count"] = k.region.domains();
     domain["size"] = k.region.domain_size();
     Json refused = Json::array();
-    for (const Refusal& r : k.choice.refused) refused.push_back({{"schedule", to_string(r.schedule)}, {"reason", r.reason}});
+    for (const Refusal& r : k.choice.refused)
+      refused.push_back({{"schedule", to_string(r.schedule)}, {"reason", r.reason}});
     root["kernels"].push_back({{"name", k.region.name},
                                {"nodes", node_names(simplified, k.region)},
                                {"domain", std::move(domain)},
@@ -115,7 +127,9 @@ std::string Compilation::explain_json() const {
   }
   root["cuts"] = Json::array();
   for (const Cut& c : cuts) {
-    root["cuts"].push_back({{"from", node_name(simplified, c.from)}, {"to", node_name(simplified, c.to)}, {"reason", compiler::text(c.reason)}});
+    root["cuts"].push_back({{"from", node_name(simplified, c.from)},
+                            {"to", node_name(simplified, c.to)},
+                            {"reason", compiler::text(c.reason)}});
   }
   root["bytes_min"] = bytes_min();
   root["bytes_total"] = bytes_total();
@@ -132,7 +146,8 @@ std::string Compilation::dump(Stage stage) const {
       for (const CompiledKernel& k : kernels) text += print(k.region, simplified) + "\n";
       return text;
     case Stage::schedule:
-      for (const CompiledKernel& k : kernels) text += fmt::format("{}: {}\n", k.region.name, to_string(k.choice.schedule));
+      for (const CompiledKernel& k : kernels)
+        text += fmt::format("{}: {}\n", k.region.name, to_string(k.choice.schedule));
       return text;
     case Stage::kernel:
       for (const CompiledKernel& k : kernels) text += kernel::print(k.kernel) + "\n";

@@ -12,7 +12,8 @@ constexpr GraphPass kPasses[] = {
     {"online", [](const ir::Graph& g, const Target&) { return online(g); },
      "dependent reductions as one: max and sum of exp, mean and squared deviations"},
     // online leaves what it replaced behind, and makes new common subexpressions.
-    {"simplify-again", [](const ir::Graph& g, const Target&) { return simplify(g); }, "the same, after online"},
+    {"simplify-again", [](const ir::Graph& g, const Target&) { return simplify(g); },
+     "the same, after online"},
     {"split", split, "reductions of much data to few results in two steps"},
 };
 

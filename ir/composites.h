@@ -52,15 +52,16 @@ NodeId hardswish(ir::Graph& g, NodeId x);
 
 // ---- normalisation (composites_norm.cpp); gamma and beta may be kNoNode ----
 // gamma and beta have the extents of `axes`.
-NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode, NodeId beta = kNoNode,
-                  double eps = 1e-5);
+NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode,
+                  NodeId beta = kNoNode, double eps = 1e-5);
 // eps is by default the spacing of the type at 1 (of f32 for f16 and bf16).
 NodeId rms_norm(ir::Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode,
                 std::optional<double> eps = std::nullopt);
 // x is [N, C, ...]; gamma, beta, mean and variance are [C].
 NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma = kNoNode, NodeId beta = kNoNode,
                   double eps = 1e-5);
-NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma = kNoNode, NodeId beta = kNoNode, double eps = 1e-5);
+NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma = kNoNode, NodeId beta = kNoNode,
+                     double eps = 1e-5);
 NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma = kNoNode,
                   NodeId beta = kNoNode,
                   double eps = 1e-5);  // with given statistics, as in inference

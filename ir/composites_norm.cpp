@@ -97,7 +97,8 @@ NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double e
   return b.cast(affine(b, y, gamma, beta, {1}, "instance_norm"), g.type(x).dtype);
 }
 
-NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta, double eps) {
+NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta,
+                  double eps) {
   const auto scope = g.scope("batch_norm");
   const Build b{g};
   b.require_float(x, "batch_norm");

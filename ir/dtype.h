@@ -14,7 +14,7 @@ namespace bz {
 
 enum class DType : std::uint8_t { f32, f16, bf16, f64, i32, i64, boolean };
 
-inline constexpr std::array kAllDTypes = {DType::f32, DType::f16, DType::bf16, DType::f64,
+inline constexpr std::array kAllDTypes = {DType::f32, DType::f16, DType::bf16,   DType::f64,
                                           DType::i32, DType::i64, DType::boolean};
 
 std::string_view name(DType t);                        // "f32", "f16", "bf16", "f64", "i32", "i64", "bool"
@@ -43,7 +43,7 @@ struct Scalar {
   double f = 0;
   std::int64_t i = 0;
 
-  static Scalar of(DType t, double value);        // rounds; for integer types truncates towards zero, saturating
+  static Scalar of(DType t, double value);  // rounds; for integer types truncates towards zero, saturating
   static Scalar of_int(DType t, std::int64_t value);  // for float types converts and rounds
   double as_double() const { return is_float(dtype) ? f : static_cast<double>(i); }
 

@@ -322,7 +322,7 @@ NodeId ir::Graph::permute(NodeId x, Axes perm) {
 }
 
 NodeId ir::Graph::slice(NodeId x, std::vector<std::int64_t> starts, std::vector<std::int64_t> stops,
-                    std::vector<std::int64_t> steps) {
+                        std::vector<std::int64_t> steps) {
   check_id(x);
   const Type& from = type(x);
   if (steps.empty()) steps.assign(from.shape.size(), 1);
@@ -355,7 +355,7 @@ NodeId ir::Graph::flip(NodeId x, Axes axes) {
 }
 
 NodeId ir::Graph::pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::int64_t> hi,
-                  std::optional<Scalar> value) {
+                      std::optional<Scalar> value) {
   check_id(x);
   Type result = type(x);
   check_entries(*this, "pad", "lo", lo.size(), result.rank());
@@ -378,8 +378,8 @@ NodeId ir::Graph::pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::i
   return add(PadAttrs{std::move(lo), std::move(hi), value}, std::move(result), {x});
 }
 
-NodeId ir::Graph::window(NodeId x, Axes axes, std::vector<std::int64_t> size, std::vector<std::int64_t> stride,
-                     std::vector<std::int64_t> dilation) {
+NodeId ir::Graph::window(NodeId x, Axes axes, std::vector<std::int64_t> size,
+                         std::vector<std::int64_t> stride, std::vector<std::int64_t> dilation) {
   check_id(x);
   Type result = type(x);
   axes = distinct_axes(*this, axes, result.rank(), "window");

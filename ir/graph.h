@@ -102,8 +102,8 @@ struct ReduceAttrs {
 // The component of a user's reduction that the user sees: the index of argmax and argmin, else the only one.
 int user_component(Monoid monoid);
 
-using Attrs = std::variant<InputAttrs, ConstantAttrs, IotaAttrs, MapAttrs, BroadcastAttrs, ReshapeAttrs, PermuteAttrs,
-                           SliceAttrs, FlipAttrs, PadAttrs, WindowAttrs, ReduceAttrs>;
+using Attrs = std::variant<InputAttrs, ConstantAttrs, IotaAttrs, MapAttrs, BroadcastAttrs, ReshapeAttrs,
+                           PermuteAttrs, SliceAttrs, FlipAttrs, PadAttrs, WindowAttrs, ReduceAttrs>;
 
 enum class NodeKind : std::uint8_t { leaf, map, view, reduce };
 
@@ -111,13 +111,15 @@ struct Node {
   Attrs attrs;
   Type type;
   std::vector<NodeId> operands;
-  std::string name;         // without '%'; empty: printed by number
-  std::int32_t scope = 0;   // index into Graph::scopes(); 0 is no scope
+  std::string name;        // without '%'; empty: printed by number
+  std::int32_t scope = 0;  // index into Graph::scopes(); 0 is no scope
   SourceLoc loc;
 
   NodeKind kind() const;
   template <class T>
-  const T* as() const { return std::get_if<T>(&attrs); }
+  const T* as() const {
+    return std::get_if<T>(&attrs);
+  }
   // "exp", "reshape", "argmax", "max_sumexp.1": the word the text form uses. Reductions name their component unless it
   // is the one a user sees.
   std::string op_name() const;
@@ -141,13 +143,15 @@ class Graph {
   // Operands have one shape (see `broadcast_together` for NumPy's rules). `target` is the type of a cast.
   NodeId map(ScalarOp op, std::vector<NodeId> operands, DType target = DType::f32);
   NodeId broadcast(NodeId x, Shape shape, Axes dims);
-  NodeId broadcast_to(NodeId x, Shape shape);  // NumPy: axes aligned at the end; x itself when nothing changes
-  NodeId reshape(NodeId x, Shape shape);       // one extent may be -1
+  NodeId broadcast_to(NodeId x,
+                      Shape shape);       // NumPy: axes aligned at the end; x itself when nothing changes
+  NodeId reshape(NodeId x, Shape shape);  // one extent may be -1
   NodeId permute(NodeId x, Axes perm);
   NodeId slice(NodeId x, std::vector<std::int64_t> starts, std::vector<std::int64_t> stops,
                std::vector<std::int64_t> steps = {});  // one entry an axis; steps default to 1
   NodeId flip(NodeId x, Axes axes);
-  NodeId pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::int64_t> hi, std::optional<Scalar> value);
+  NodeId pad(NodeId x, std::vector<std::int64_t> lo, std::vector<std::int64_t> hi,
+             std::optional<Scalar> value);
   NodeId window(NodeId x, Axes axes, std::vector<std::int64_t> size, std::vector<std::int64_t> stride = {},
                 std::vector<std::int64_t> dilation = {});
   NodeId reduce(Monoid monoid, NodeId x, Axes axes, bool keepdims);
@@ -169,7 +173,9 @@ class Graph {
   const std::vector<NodeId>& inputs() const { return inputs_; }  // in order of declaration
   const std::vector<Output>& outputs() const { return outputs_; }
   const std::vector<std::string>& scopes() const { return scopes_; }  // [0] is ""
-  void set_node_name(NodeId id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
+  void set_node_name(NodeId id, std::string name) {
+    nodes_[static_cast<std::size_t>(id)].name = std::move(name);
+  }
 
   // ---- where nodes come from ------------------------------------------------------------------------------------
   // Location given to the nodes and errors that follow.

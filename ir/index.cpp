@@ -53,7 +53,8 @@ Coarse coarsen(const Index& rest, std::int64_t c) {
   for (const Index::Term& candidate : rest.terms()) {
     const std::int64_t g = std::gcd(candidate.coef, c);
     if (g == 1) continue;
-    Coarse result{g, Index(floor_div(rest.constant(), g)), Index(rest.constant() - floor_div(rest.constant(), g) * g)};
+    Coarse result{g, Index(floor_div(rest.constant(), g)),
+                  Index(rest.constant() - floor_div(rest.constant(), g) * g)};
     for (const Index::Term& t : rest.terms()) {
       if (t.coef % g == 0) {
         result.big = result.big + term({t.atom, t.coef / g});
@@ -112,7 +113,8 @@ void Index::normalize() {
       for (std::size_t d = 0; d < terms_.size() && !again; ++d) {
         const Atom& div = *terms_[d].atom;
         const Atom& rem = *terms_[m].atom;
-        if (div.kind != Atom::Kind::div || div.divisor != rem.divisor || div.argument != rem.argument) continue;
+        if (div.kind != Atom::Kind::div || div.divisor != rem.divisor || div.argument != rem.argument)
+          continue;
         if (terms_[d].coef != terms_[m].coef * rem.divisor) continue;
         const Index whole = rem.argument * terms_[m].coef;
         terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(std::max(m, d)));
@@ -154,7 +156,8 @@ Index floordiv(const Index& a, std::int64_t c) {
   if (c == 1) return a;
   auto [quotient, rest] = split(a, c);
   if (rest.lo() >= 0 && rest.hi() < c) return quotient;
-  if (const Coarse coarse = coarsen(rest, c); coarse.g > 1) return quotient + floordiv(coarse.big, c / coarse.g);
+  if (const Coarse coarse = coarsen(rest, c); coarse.g > 1)
+    return quotient + floordiv(coarse.big, c / coarse.g);
   if (rest.terms().size() == 1 && rest.constant() == 0 && rest.terms()[0].coef == 1 &&
       rest.terms()[0].atom->kind == Index::Atom::Kind::div) {
     const Index::Atom& inner = *rest.terms()[0].atom;
@@ -235,9 +238,7 @@ std::int64_t Index::evaluate(const std::function<std::int64_t(std::int32_t)>& va
   std::int64_t sum = constant_;
   for (const Term& t : terms_) {
     switch (t.atom->kind) {
-      case Atom::Kind::var:
-        sum += t.coef * value(t.atom->variable.id);
-        break;
+      case Atom::Kind::var: sum += t.coef * value(t.atom->variable.id); break;
       case Atom::Kind::div:
         sum += t.coef * floor_div(t.atom->argument.evaluate(value), t.atom->divisor);
         break;
@@ -265,13 +266,12 @@ std::string Index::str(const std::function<std::string(std::int32_t)>& name) con
   std::string text;
   // Largest coefficient first: the order in which people write an address.
   std::vector<Term> ordered = terms_;
-  std::stable_sort(ordered.begin(), ordered.end(), [](const Term& a, const Term& b) { return a.coef > b.coef; });
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const Term& a, const Term& b) { return a.coef > b.coef; });
   for (const Term& t : ordered) {
     std::string factor;
     switch (t.atom->kind) {
-      case Atom::Kind::var:
-        factor = name(t.atom->variable.id);
-        break;
+      case Atom::Kind::var: factor = name(t.atom->variable.id); break;
       case Atom::Kind::div:
       case Atom::Kind::mod: {
         const std::string argument = t.atom->argument.str(name);
@@ -291,7 +291,8 @@ std::string Index::str(const std::function<std::string(std::int32_t)>& name) con
     }
   }
   if (text.empty()) return fmt::format("{}", constant_);
-  if (constant_ != 0) text += fmt::format(" {} {}", constant_ < 0 ? '-' : '+', constant_ < 0 ? -constant_ : constant_);
+  if (constant_ != 0)
+    text += fmt::format(" {} {}", constant_ < 0 ? '-' : '+', constant_ < 0 ? -constant_ : constant_);
   return text;
 }
 

@@ -182,7 +182,8 @@ std::map<std::string, ReferenceTensor> interpret_reference(const ir::Graph& g,
   return Interpreter(g, inputs).run();
 }
 
-std::map<std::string, HostTensor> interpret(const ir::Graph& g, const std::map<std::string, HostTensor>& inputs) {
+std::map<std::string, HostTensor> interpret(const ir::Graph& g,
+                                            const std::map<std::string, HostTensor>& inputs) {
   std::map<std::string, HostTensor> out;
   for (const auto& [name, reference] : interpret_reference(g, inputs)) {
     HostTensor tensor(reference.type);

@@ -2,9 +2,8 @@
 // it, so it shares nothing with the compiler.
 //
 //   std::map<std::string, HostTensor> in = {{"x", x}};
-//   std::map<std::string, HostTensor> out = interpret(g, in);              // rounded to the types of the
-//   outputs std::map<std::string, ReferenceTensor> ref = interpret_reference(g, in);  // not rounded: for
-//   ir/compare.h
+//   std::map<std::string, HostTensor> out = interpret(g, in);                // rounded to the outputs' types
+//   std::map<std::string, ReferenceTensor> ref = interpret_reference(g, in);  // not rounded: for ir/compare.h
 //
 // Floating types are computed in double and rounded by casts (and the outputs of interpret()) alone; integers
 // and bool are exact and wrap. Intermediates are freed after their last use, and maps that feed one map or
@@ -34,7 +33,8 @@ struct ReferenceTensor {
 };
 
 // `inputs` has a tensor of the declared type for every input of the graph and no others, or Error is thrown.
-std::map<std::string, HostTensor> interpret(const ir::Graph& g, const std::map<std::string, HostTensor>& inputs);
+std::map<std::string, HostTensor> interpret(const ir::Graph& g,
+                                            const std::map<std::string, HostTensor>& inputs);
 std::map<std::string, ReferenceTensor> interpret_reference(const ir::Graph& g,
                                                            const std::map<std::string, HostTensor>& inputs);
 

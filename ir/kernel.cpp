@@ -26,8 +26,8 @@ class Printer {
     for (const Buffer& b : k_.buffers) {
       buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
     }
-    text_ = fmt::format("kernel {}({})  grid {}, block {}, shared {} bytes\n", k_.name, fmt::join(buffers, ", "),
-                        k_.grid, k_.block, k_.shared_bytes());
+    text_ = fmt::format("kernel {}({})  grid {}, block {}, shared {} bytes\n", k_.name,
+                        fmt::join(buffers, ", "), k_.grid, k_.block, k_.shared_bytes());
     for (const Array& a : k_.arrays) {
       text_ += fmt::format("  {} {}: {}[{}]\n", a.space == Space::shared ? "shared" : "registers", a.name,
                            bz::name(a.dtype), a.elements);
@@ -48,7 +48,9 @@ class Printer {
   void define(int depth, ValueId id, const std::string& what) {
     line(depth, fmt::format("{} = {:<44} {}", value_name(id), what, type(id)));
   }
-  void line(int depth, const std::string& what) { text_ += std::string(static_cast<std::size_t>(depth) * 2, ' ') + what + '\n'; }
+  void line(int depth, const std::string& what) {
+    text_ += std::string(static_cast<std::size_t>(depth) * 2, ' ') + what + '\n';
+  }
 
   void block(const Block& b, int depth) {
     for (const Stmt& s : b) {
@@ -60,32 +62,42 @@ class Printer {
                 for (const ValueId v : a.args) args.push_back(value_name(v));
                 define(depth, a.result, fmt::format("{} {}", info(a.op).text, fmt::join(args, ", ")));
               },
-              [&](const Fold& f) { define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value))); },
-              [&](const Lane& l) { define(depth, l.result, fmt::format("{}.{}", value_name(l.value), l.lane)); },
+              [&](const Fold& f) {
+                define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value)));
+              },
+              [&](const Lane& l) {
+                define(depth, l.result, fmt::format("{}.{}", value_name(l.value), l.lane));
+              },
               [&](const Widen& w) { define(depth, w.result, "widen " + value_name(w.value)); },
               [&](const IndexValue& i) { define(depth, i.result, "index " + index(i.index)); },
               [&](const Inside& i) {
                 std::vector<std::string> bounds;
-                for (const IndexBound& b : i.bounds) bounds.push_back(fmt::format("{} <= {} < {}", b.lo, index(b.e), b.hi));
+                for (const IndexBound& b : i.bounds)
+                  bounds.push_back(fmt::format("{} <= {} < {}", b.lo, index(b.e), b.hi));
                 define(depth, i.result, fmt::format("{}", fmt::join(bounds, " and ")));
               },
               [&](const Load& l) {
-                define(depth, l.result, fmt::format("load {}[{}]{}", buffer(l.buffer), index(l.offset), mask(l.mask)));
+                define(depth, l.result,
+                       fmt::format("load {}[{}]{}", buffer(l.buffer), index(l.offset), mask(l.mask)));
               },
               [&](const Store& st) {
                 line(depth, fmt::format("store {}[{}] = {}{}", buffer(st.buffer), index(st.offset),
                                         value_name(st.value), mask(st.mask)));
               },
-              [&](const Get& g) { define(depth, g.result, fmt::format("{}[{}]", array(g.array), index(g.at))); },
+              [&](const Get& g) {
+                define(depth, g.result, fmt::format("{}[{}]", array(g.array), index(g.at)));
+              },
               [&](const Set& st) {
                 line(depth, fmt::format("{}[{}] = {}", array(st.array), index(st.at), value_name(st.value)));
               },
               [&](const Barrier&) { line(depth, "barrier"); },
-              [&](const Shuffle& sh) { define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask)); },
+              [&](const Shuffle& sh) {
+                define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask));
+              },
               [&](const For& f) {
                 static constexpr std::string_view kLevels[] = {"grid", "thread", "serial"};
-                line(depth, fmt::format("for {} in 0..{} {}", k_.vars[static_cast<std::size_t>(f.var.id)], f.var.extent,
-                                        kLevels[static_cast<int>(f.level)]));
+                line(depth, fmt::format("for {} in 0..{} {}", k_.vars[static_cast<std::size_t>(f.var.id)],
+                                        f.var.extent, kLevels[static_cast<int>(f.level)]));
                 block(f.body, depth + 1);
               },
               [&](const If& i) {
@@ -125,7 +137,8 @@ class Verifier {
       inner = &f->body;
     }
     if (grid != k_.grid) fail(fmt::format("grid loops make {} blocks, the launch has {}", grid, k_.grid));
-    if (threads != k_.block) fail(fmt::format("thread loops make {} threads, the launch has {}", threads, k_.block));
+    if (threads != k_.block)
+      fail(fmt::format("thread loops make {} threads, the launch has {}", threads, k_.block));
     if (k_.synchronizes && k_.block % 32 != 0) fail(fmt::format("synchronizes with {} threads", k_.block));
     block(k_.body, false);
     return std::move(errors_);
@@ -148,7 +161,8 @@ class Verifier {
   }
   void width(ValueId id, int result) {
     const Value v = use(id);
-    if (v.width != 1 && v.width != result) fail(fmt::format("v{} of width {} in a result of width {}", id, v.width, result));
+    if (v.width != 1 && v.width != result)
+      fail(fmt::format("v{} of width {} in a result of width {}", id, v.width, result));
   }
   void mask(ValueId id, int result) {
     if (id == kNone) return;
@@ -158,7 +172,8 @@ class Verifier {
   void inside(ArrayId a, const Index& at) {
     const Array& array = k_.arrays[static_cast<std::size_t>(a)];
     if (at.lo() < 0 || at.hi() >= array.elements) {
-      fail(fmt::format("{}[{}..{}] is outside its {} elements", array.name, at.lo(), at.hi(), array.elements));
+      fail(
+          fmt::format("{}[{}..{}] is outside its {} elements", array.name, at.lo(), at.hi(), array.elements));
     }
   }
 
@@ -170,7 +185,8 @@ class Verifier {
                      [&](const Apply& a) { apply(a); },
                      [&](const Fold& f) { use(f.value), define(f.result); },
                      [&](const Lane& l) {
-                       if (l.lane >= use(l.value).width) fail(fmt::format("v{} has no lane {}", l.value, l.lane));
+                       if (l.lane >= use(l.value).width)
+                         fail(fmt::format("v{} has no lane {}", l.value, l.lane));
                        define(l.result);
                      },
                      [&](const Widen& w) {
@@ -179,14 +195,19 @@ class Verifier {
                      },
                      [&](const IndexValue& i) { define(i.result); },
                      [&](const Inside& i) { define(i.result); },
-                     [&](const Load& l) { mask(l.mask, k_.values[static_cast<std::size_t>(l.result)].width), define(l.result); },
+                     [&](const Load& l) {
+                       mask(l.mask, k_.values[static_cast<std::size_t>(l.result)].width), define(l.result);
+                     },
                      [&](const Store& st) {
-                       if (!k_.buffers[static_cast<std::size_t>(st.buffer)].written) fail("a store to an input");
+                       if (!k_.buffers[static_cast<std::size_t>(st.buffer)].written)
+                         fail("a store to an input");
                        use(st.value), mask(st.mask, st.offset.uses(kLaneVar) ? k_.lanes : 1);
                      },
                      [&](const Get& g) { inside(g.array, g.at), define(g.result); },
                      [&](const Set& st) { use(st.value), inside(st.array, st.at); },
-                     [&](const Barrier&) { if (divergent) fail("a barrier under a condition"); },
+                     [&](const Barrier&) {
+                       if (divergent) fail("a barrier under a condition");
+                     },
                      [&](const Shuffle& sh) {
                        if (divergent) fail("a shuffle under a condition");
                        use(sh.value), define(sh.result);
@@ -216,7 +237,8 @@ class Verifier {
     if (!t) {
       fail(fmt::format("v{}: {}", a.result, why));
     } else if (*t != result.dtype) {
-      fail(fmt::format("v{} is {} but {} gives {}", a.result, bz::name(result.dtype), info(a.op).text, bz::name(*t)));
+      fail(fmt::format("v{} is {} but {} gives {}", a.result, bz::name(result.dtype), info(a.op).text,
+                       bz::name(*t)));
     }
     define(a.result);
   }

@@ -132,8 +132,8 @@ struct Comment {
 };
 
 struct Stmt {
-  std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Barrier, Shuffle, For, If,
-               Comment>
+  std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Barrier, Shuffle,
+               For, If, Comment>
       op;
 };
 

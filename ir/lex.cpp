@@ -22,19 +22,14 @@ int hex_digit(char c) {
 
 std::string Token::describe() const {
   switch (kind) {
-    case Kind::end:
-      return "the end of the text";
-    case Kind::ref:
-      return fmt::format("%{}", text);
-    case Kind::scope:
-      return fmt::format("@{}", text);
-    case Kind::string:
-      return std::string(text);
+    case Kind::end: return "the end of the text";
+    case Kind::ref: return fmt::format("%{}", text);
+    case Kind::scope: return fmt::format("@{}", text);
+    case Kind::string: return std::string(text);
     case Kind::word:
     case Kind::integer:
     case Kind::floating:
-    case Kind::punct:
-      return fmt::format("'{}'", text);
+    case Kind::punct: return fmt::format("'{}'", text);
   }
   throw InternalError("token of an unknown kind");
 }

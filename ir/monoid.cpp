@@ -23,8 +23,12 @@ struct Arith {
   Handle bin(ScalarOp op, Handle x, Handle y) const { return b.apply(op, std::array{x, y}, t); }
   Handle test(ScalarOp op, Handle x, Handle y) const { return b.apply(op, std::array{x, y}, DType::boolean); }
   Handle test(ScalarOp op, Handle x) const { return b.apply(op, std::array{x}, DType::boolean); }
-  Handle both(Handle x, Handle y) const { return b.apply(ScalarOp::logical_and, std::array{x, y}, DType::boolean); }
-  Handle either(Handle x, Handle y) const { return b.apply(ScalarOp::logical_or, std::array{x, y}, DType::boolean); }
+  Handle both(Handle x, Handle y) const {
+    return b.apply(ScalarOp::logical_and, std::array{x, y}, DType::boolean);
+  }
+  Handle either(Handle x, Handle y) const {
+    return b.apply(ScalarOp::logical_or, std::array{x, y}, DType::boolean);
+  }
   Handle select(Handle c, Handle x, Handle y) const { return select(c, x, y, t); }
   Handle select(Handle c, Handle x, Handle y, DType type) const {
     return b.apply(ScalarOp::select, std::array{c, x, y}, type);
@@ -92,7 +96,8 @@ std::vector<DType> arg_dtypes(DType t) { return {compute_dtype(t), DType::i64}; 
 template <bool kIsMax>
 std::vector<Scalar> arg_identity(DType t) {
   t = compute_dtype(t);
-  return {kIsMax ? lowest(t) : highest(t), Scalar::of_int(DType::i64, std::numeric_limits<std::int64_t>::max())};
+  return {kIsMax ? lowest(t) : highest(t),
+          Scalar::of_int(DType::i64, std::numeric_limits<std::int64_t>::max())};
 }
 template <bool kIsMax>
 Handles arg_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
@@ -163,7 +168,9 @@ Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chun
 // ---- moments: (n, hi, lo, m2), mean = hi + lo ---------------------------------------------------------------------
 
 std::vector<DType> moments_dtypes(DType t) { return std::vector<DType>(4, compute_dtype(t)); }
-std::vector<Scalar> moments_identity(DType t) { return std::vector<Scalar>(4, Scalar::of(compute_dtype(t), 0)); }
+std::vector<Scalar> moments_identity(DType t) {
+  return std::vector<Scalar>(4, Scalar::of(compute_dtype(t), 0));
+}
 
 // (hi + lo) + nothing lost: hi is the rounded sum. Where it is infinite or NaN, so is the mean and lo is 0.
 std::pair<Handle, Handle> renormalise(const Arith& a, Handle hi, Handle lo) {
@@ -177,7 +184,8 @@ std::pair<Handle, Handle> renormalise(const Arith& a, Handle hi, Handle lo) {
 Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
   const Arith a{b, compute_dtype(t)};
   const Handle n = a.bin(ScalarOp::add, l[0], r[0]);
-  const Handle delta = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, r[1], l[1]), a.bin(ScalarOp::sub, r[2], l[2]));
+  const Handle delta =
+      a.bin(ScalarOp::add, a.bin(ScalarOp::sub, r[1], l[1]), a.bin(ScalarOp::sub, r[2], l[2]));
   const Handle share = a.bin(ScalarOp::div, r[0], n);
   const Handle lo = a.bin(ScalarOp::add, l[2], a.bin(ScalarOp::mul, delta, share));
   const Handle near = a.test(ScalarOp::isfinite, delta);
@@ -190,7 +198,9 @@ Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handl
   // An empty side leaves the other as it is, bit by bit.
   const Handle left_empty = a.test(ScalarOp::eq, l[0], a.value(0));
   const Handle right_empty = a.test(ScalarOp::eq, r[0], a.value(0));
-  const auto pick = [&](Handle both, int c) { return a.select(right_empty, l[c], a.select(left_empty, r[c], both)); };
+  const auto pick = [&](Handle both, int c) {
+    return a.select(right_empty, l[c], a.select(left_empty, r[c], both));
+  };
   return {n, pick(hi, 1), pick(rest, 2), pick(m2, 3)};
 }
 // Two passes over the chunk relative to its first element: differences of near values are exact, and a constant
@@ -232,27 +242,30 @@ Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, 
 }
 
 constexpr MonoidInfo kMonoids[] = {
-    {Monoid::sum, "sum", 1, 1, true, false, true, "sum of the elements; 0 for none", same_dtype, simple_identity<kSum>,
-     simple_combine<kSum>, simple_lift<kSum>},
-    {Monoid::prod, "prod", 1, 1, true, false, true, "product of the elements; 1 for none", same_dtype, simple_identity<kProd>,
-     simple_combine<kProd>, simple_lift<kProd>},
-    {Monoid::max, "max", 1, 1, true, false, true, "largest element; NaN if any is", same_dtype, simple_identity<kMax>,
-     simple_combine<kMax>, simple_lift<kMax>},
-    {Monoid::min, "min", 1, 1, true, false, true, "smallest element; NaN if any is", same_dtype, simple_identity<kMin>,
-     simple_combine<kMin>, simple_lift<kMin>},
+    {Monoid::sum, "sum", 1, 1, true, false, true, "sum of the elements; 0 for none", same_dtype,
+     simple_identity<kSum>, simple_combine<kSum>, simple_lift<kSum>},
+    {Monoid::prod, "prod", 1, 1, true, false, true, "product of the elements; 1 for none", same_dtype,
+     simple_identity<kProd>, simple_combine<kProd>, simple_lift<kProd>},
+    {Monoid::max, "max", 1, 1, true, false, true, "largest element; NaN if any is", same_dtype,
+     simple_identity<kMax>, simple_combine<kMax>, simple_lift<kMax>},
+    {Monoid::min, "min", 1, 1, true, false, true, "smallest element; NaN if any is", same_dtype,
+     simple_identity<kMin>, simple_combine<kMin>, simple_lift<kMin>},
     {Monoid::any, "any", 1, 1, true, false, true, "whether any element is true; false for none", same_dtype,
      simple_identity<kAny>, simple_combine<kAny>, simple_lift<kAny>},
     {Monoid::all, "all", 1, 1, true, false, true, "whether all elements are true; true for none", same_dtype,
      simple_identity<kAll>, simple_combine<kAll>, simple_lift<kAll>},
-    {Monoid::argmax, "argmax", 2, 2, true, false, true, "row-major index of the first largest element, or of the first NaN",
-     arg_dtypes, arg_identity<true>, arg_combine<true>, arg_lift<true>},
-    {Monoid::argmin, "argmin", 2, 2, true, false, true, "row-major index of the first smallest element, or of the first NaN",
-     arg_dtypes, arg_identity<false>, arg_combine<false>, arg_lift<false>},
+    {Monoid::argmax, "argmax", 2, 2, true, false, true,
+     "row-major index of the first largest element, or of the first NaN", arg_dtypes, arg_identity<true>,
+     arg_combine<true>, arg_lift<true>},
+    {Monoid::argmin, "argmin", 2, 2, true, false, true,
+     "row-major index of the first smallest element, or of the first NaN", arg_dtypes, arg_identity<false>,
+     arg_combine<false>, arg_lift<false>},
     {Monoid::max_sumexp, "max_sumexp", 1, 2, true, false, false,
      "largest element m and the sum of exp(x - m), in one pass", max_sumexp_dtypes, max_sumexp_identity,
      max_sumexp_combine, max_sumexp_lift},
-    {Monoid::moments, "moments", 1, 4, false, true, false, "count, mean in two parts and sum of squared deviations",
-     moments_dtypes, moments_identity, moments_combine, moments_lift},
+    {Monoid::moments, "moments", 1, 4, false, true, false,
+     "count, mean in two parts and sum of squared deviations", moments_dtypes, moments_identity,
+     moments_combine, moments_lift},
 };
 
 }  // namespace

@@ -7,25 +7,23 @@
 //     %c = constant f32[4] 0.5
 //     %i = iota i64[4, 8] {axis = 1}
 //     %k = cast %x {dtype = f16}
-//     %y = mul %x, 0.5                       // map operands broadcast by NumPy's rules; a number takes the
-//     type output %y                              //   of the other operand output scaled = %y // an output
-//     named otherwise than its node
+//     %y = mul %x, 0.5                       // operands broadcast as in NumPy; a number takes the other's type
+//     output %y
+//     output scaled = %y                     // an output named otherwise than its node
 //   }
 //
 //   maps      every row of ir/ops.def by its name
-//   views     broadcast {shape, dims}, reshape {shape}, permute {perm}, slice {starts, stops, steps}, flip
-//   {axes},
-//             pad {lo, hi, value}, window {axes, size, stride, dilation}; broadcast without dims aligns at
-//             the end
-//   reduce    sum prod max min any all argmax argmin {axes, keepdims}; without axes, all axes. `max` and
-//   `min` with
-//             two operands are maps. Those the compiler makes: `max_sumexp.1 %x {axes = [1]}` is component 1
-//             of the state, `merge = true` combines partial states.
+//   views     broadcast {shape, dims}, reshape {shape}, permute {perm}, slice {starts, stops, steps},
+//             flip {axes}, pad {lo, hi, value}, window {axes, size, stride, dilation}; broadcast without dims
+//             aligns at the end
+//   reduce    sum prod max min any all argmax argmin {axes, keepdims}; without axes, all axes. `max` and `min`
+//             with two operands are maps. Those the compiler makes: `max_sumexp.1 %x {axes = [1]}` is component
+//             1 of the state, `merge = true` combines partial states.
 //   others    every composite, with its attributes
 //
 // Integers may be written as sums, products and exact quotients of integers and sizes: `[R, D / 2 + 1]`.
-// Names of letters, digits, '_' and '.' stand bare, others in quotes: `%"my input"`. `%12` is a node without
-// a name; `%x~2` a second node named x. Statements need no line of their own.
+// Names of letters, digits, '_' and '.' stand bare; inner nodes may have others, in quotes: `%"my sum"`. `%12`
+// is a node without a name; `%x~2` a second node named x. Statements need no line of their own.
 #pragma once
 
 #include <map>

@@ -35,7 +35,8 @@ struct Plan {
   std::string ptx;      // for the CUDA runtime; empty when compiled for the simulator
   int ptx_version = 0;  // 10 * major + minor, of `ptx`
   int sm = 0;           // target of `ptx`
-  std::string bitcode;  // LLVM bitcode for the simulator, primitives not yet bound; empty when compiled for CUDA
+  std::string
+      bitcode;  // LLVM bitcode for the simulator, primitives not yet bound; empty when compiled for CUDA
 };
 
 }  // namespace bz

@@ -13,9 +13,9 @@ namespace bz {
 using Shape = std::vector<std::int64_t>;
 using Axes = std::vector<int>;
 
-std::int64_t element_count(const Shape& shape);       // 1 for rank 0; throws Error past 2^62
+std::int64_t element_count(const Shape& shape);  // 1 for rank 0; throws Error past 2^62
 std::optional<std::int64_t> checked_element_count(const Shape& shape);  // nullopt past 2^62
-std::vector<std::int64_t> row_major_strides(const Shape& shape);  // in elements
+std::vector<std::int64_t> row_major_strides(const Shape& shape);        // in elements
 
 // A dtype and a shape.
 struct Type {

@@ -2,8 +2,7 @@
 // addresses a caller gives fit it.
 //
 //   check_plan(plan);                                            // once, when a plan is loaded
-//   std::vector<void*> at = bind_arguments(plan, arguments);     // at every run; at[i] is the address of
-//   buffer i
+//   std::vector<void*> at = bind_arguments(plan, arguments);     // at every run; at[i]: of buffer i
 #pragma once
 
 #include <span>
@@ -24,6 +23,7 @@ void check_plan(const Plan& plan);
 // `InPlace::allowed` an output may be exactly an input, for a caller that sees to it before the kernels run. Buffers
 // without bytes may be anywhere.
 enum class InPlace : bool { refused, allowed };
-std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments, InPlace in_place = InPlace::refused);
+std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments,
+                                  InPlace in_place = InPlace::refused);
 
 }  // namespace bz

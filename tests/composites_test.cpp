@@ -54,7 +54,8 @@ Values run(const std::vector<HostTensor>& inputs,
   return out;
 }
 
-Values run1(const HostTensor& x, const std::function<NodeId(ir::Graph&, NodeId)>& build, Type* type = nullptr) {
+Values run1(const HostTensor& x, const std::function<NodeId(ir::Graph&, NodeId)>& build,
+            Type* type = nullptr) {
   return run(
       {x}, [&](ir::Graph& g, const std::vector<NodeId>& n) { return build(g, n[0]); }, type);
 }
@@ -176,8 +177,9 @@ TEST_CASE("mean, var and std") {
   run1(
       x, [](ir::Graph& g, NodeId n) { return composite::var(g, n, {0}, 1, true); }, &type);
   REQUIRE(type.shape == Shape{1, 40});
-  require_near(run1(tensor(f32({3, 0}), {}), [](ir::Graph& g, NodeId n) { return composite::mean(g, n, {1}); }),
-               Values(3, kNan));
+  require_near(
+      run1(tensor(f32({3, 0}), {}), [](ir::Graph& g, NodeId n) { return composite::mean(g, n, {1}); }),
+      Values(3, kNan));
   require_near(run1(tensor(f32({1}), {5}), [](ir::Graph& g, NodeId n) { return composite::var(g, n, {0}); }),
                {kNan});
 }
@@ -383,8 +385,8 @@ TEST_CASE("losses") {
   for (std::int64_t k = 0; k < 10; ++k) squares += std::pow(x.value(k) - y.value(k % 5), 2);
   for (const std::string reduction : {"mean", "sum"}) {
     require_near(
-        run({x, y},
-            [&](ir::Graph& g, const std::vector<NodeId>& n) { return composite::mse(g, n[0], n[1], reduction); }),
+        run({x, y}, [&](ir::Graph& g,
+                        const std::vector<NodeId>& n) { return composite::mse(g, n[0], n[1], reduction); }),
         {reduction == "mean" ? squares / 10 : squares});
   }
   const HostTensor targets = tensor({DType::i32, {2}}, {4, 1});
@@ -397,10 +399,11 @@ TEST_CASE("losses") {
                      return composite::cross_entropy(g, n[0], n[1], "none");
                    }),
                losses);
-  require_near(
-      run({x, targets},
-          [&](ir::Graph& g, const std::vector<NodeId>& n) { return composite::cross_entropy(g, n[0], n[1]); }),
-      {(losses[0] + losses[1]) / 2});
+  require_near(run({x, targets},
+                   [&](ir::Graph& g, const std::vector<NodeId>& n) {
+                     return composite::cross_entropy(g, n[0], n[1]);
+                   }),
+               {(losses[0] + losses[1]) / 2});
   ir::Graph g;
   const NodeId logits = g.input("logits", f32({2, 5}));
   REQUIRE_THROWS_WITH(composite::cross_entropy(g, logits, g.input("t", {DType::i64, {3}})),

@@ -34,7 +34,8 @@ const std::vector<Rule> kRules = {
 };
 
 bool starts_with_any(std::string_view text, const Prefixes& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view p) { return text.starts_with(p); });
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view p) { return text.starts_with(p); });
 }
 
 struct Include {
@@ -51,7 +52,8 @@ std::vector<Include> includes_of(const fs::path& root, const fs::path& path) {
     const std::size_t open = line.find_first_of("\"<");
     const std::size_t close = line.find_first_of("\">", open + 1);
     if (close == std::string::npos) continue;
-    found.push_back({fs::relative(path, root).string(), line.substr(open + 1, close - open - 1), line[open] == '"'});
+    found.push_back(
+        {fs::relative(path, root).string(), line.substr(open + 1, close - open - 1), line[open] == '"'});
   }
   return found;
 }

@@ -17,7 +17,8 @@ constexpr int kSkipped = 77;  // what ctest's SKIP_RETURN_CODE is set to
 int main(int argc, char** argv) {
   Catch::Session session;
   bool gpu = false;
-  session.cli(session.cli() | Catch::clara::Opt(gpu)["--gpu"]("only the tests that need a GPU; status 77 without one"));
+  session.cli(session.cli() |
+              Catch::clara::Opt(gpu)["--gpu"]("only the tests that need a GPU; status 77 without one"));
   if (const int status = session.applyCommandLine(argc, argv); status != 0) return status;
   if (gpu) {
     std::string why_not;

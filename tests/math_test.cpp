@@ -150,37 +150,21 @@ T floored_mod(T a, T b) {
 template <class Wide>
 Wide reference(ScalarOp op, Wide a, Wide b) {
   switch (op) {
-    case ScalarOp::exp:
-      return std::exp(a);
-    case ScalarOp::exp2:
-      return std::exp2(a);
-    case ScalarOp::expm1:
-      return std::expm1(a);
-    case ScalarOp::log:
-      return std::log(a);
-    case ScalarOp::log1p:
-      return std::log1p(a);
-    case ScalarOp::log2:
-      return std::log2(a);
-    case ScalarOp::sin:
-      return std::sin(a);
-    case ScalarOp::cos:
-      return std::cos(a);
-    case ScalarOp::tan:
-      return std::tan(a);
-    case ScalarOp::tanh:
-      return std::tanh(a);
-    case ScalarOp::sigmoid:
-      return 1 / (1 + std::exp(-a));
-    case ScalarOp::erf:
-      return std::erf(a);
-    case ScalarOp::pow:
-      return std::pow(a, b);
-    case ScalarOp::atan2:
-      return std::atan2(a, b);
-    default:
-      FAIL("no reference for " << bz::info(op).text);
-      return 0;
+    case ScalarOp::exp: return std::exp(a);
+    case ScalarOp::exp2: return std::exp2(a);
+    case ScalarOp::expm1: return std::expm1(a);
+    case ScalarOp::log: return std::log(a);
+    case ScalarOp::log1p: return std::log1p(a);
+    case ScalarOp::log2: return std::log2(a);
+    case ScalarOp::sin: return std::sin(a);
+    case ScalarOp::cos: return std::cos(a);
+    case ScalarOp::tan: return std::tan(a);
+    case ScalarOp::tanh: return std::tanh(a);
+    case ScalarOp::sigmoid: return 1 / (1 + std::exp(-a));
+    case ScalarOp::erf: return std::erf(a);
+    case ScalarOp::pow: return std::pow(a, b);
+    case ScalarOp::atan2: return std::atan2(a, b);
+    default: FAIL("no reference for " << bz::info(op).text); return 0;
   }
 }
 

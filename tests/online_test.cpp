@@ -72,7 +72,7 @@ TEST_CASE("online: softmax by hand is one state") {
       %y = div %e, %s
       output %y
       output peak = %m }})",
-                                  type));
+                                      type));
     CHECK(one_state(g, Monoid::max_sumexp));
     CHECK(count_reductions(g, Monoid::max_sumexp) == 2);
   }

@@ -51,7 +51,8 @@ inline HostTensor some_edges(const Type& type, std::uint64_t seed, int one_in) {
 using Inputs = std::map<std::string, HostTensor>;
 
 // Bitwise for `tolerance` 0, but for NaN, which has no sign.
-inline void check_equal(const ir::Graph& before, const ir::Graph& after, const Inputs& inputs, double tolerance) {
+inline void check_equal(const ir::Graph& before, const ir::Graph& after, const Inputs& inputs,
+                        double tolerance) {
   auto want = interpret_reference(before, inputs), got = interpret_reference(after, inputs);
   REQUIRE(want.size() == got.size());
   for (const auto& [name, w] : want) {

@@ -64,7 +64,8 @@ bz::Plan plan_of(const std::string& body, std::vector<PlanBuffer> buffers, bz::P
 }
 
 template <class T = float>
-std::vector<T> run(bz::runtime::Device& device, const bz::Plan& plan, const std::vector<T>& x, std::size_t outputs) {
+std::vector<T> run(bz::runtime::Device& device, const bz::Plan& plan, const std::vector<T>& x,
+                   std::size_t outputs) {
   const std::int64_t in_bytes = static_cast<std::int64_t>(x.size() * sizeof(T));
   const std::int64_t out_bytes = static_cast<std::int64_t>(outputs * sizeof(T));
   bz::DeviceBuffer in(device, in_bytes), out(device, out_bytes);

@@ -291,6 +291,7 @@ TEST_CASE("text: the examples parse, with their sizes and with others") {
     CHECK(g.name() == name);
     CHECK(same(g, parse(print(g))));
   }
-  ir::Graph small = parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/gn_tail.braze", {{"N", 2}, {"H", 3}});
+  ir::Graph small =
+      parse_file(std::string(BRAZE_SOURCE_DIR) + "/examples/gn_tail.braze", {{"N", 2}, {"H", 3}});
   CHECK(small.type(small.inputs()[0]).shape == Shape{2, 64, 3, 126});
 }

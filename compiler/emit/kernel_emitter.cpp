@@ -21,7 +21,8 @@ llvm::StringRef ref(std::string_view s) { return {s.data(), s.size()}; }
 
 // Whether every value of the expression is a multiple of n.
 bool divisible(const Index& e, std::int64_t n) {
-  return e.constant() % n == 0 && std::all_of(e.terms().begin(), e.terms().end(), [&](const Index::Term& t) { return t.coef % n == 0; });
+  return e.constant() % n == 0 && std::all_of(e.terms().begin(), e.terms().end(),
+                                              [&](const Index::Term& t) { return t.coef % n == 0; });
 }
 
 // Whether all intermediate sums fit in 31 bits.
@@ -58,13 +59,15 @@ llvm::Function* KernelEmitter::run() {
     arg->setName(buffer.name);
     arg->addAttr(llvm::Attribute::NoAlias);
     arg->addAttr(buffer.written ? llvm::Attribute::WriteOnly : llvm::Attribute::ReadOnly);
-    arg->addAttr(llvm::Attribute::getWithAlignment(context_, llvm::Align(static_cast<std::uint64_t>(buffer.alignment))));
+    arg->addAttr(llvm::Attribute::getWithAlignment(
+        context_, llvm::Align(static_cast<std::uint64_t>(buffer.alignment))));
   }
   b_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", function_));
   for (std::size_t i = 0; i < k_.arrays.size(); ++i) {
     const Array& a = k_.arrays[i];
     if (a.space != Space::registers) continue;
-    auto* slots = b_.CreateAlloca(llvm::ArrayType::get(memory_type(context_, a.dtype), static_cast<std::uint64_t>(a.elements)));
+    auto* slots = b_.CreateAlloca(
+        llvm::ArrayType::get(memory_type(context_, a.dtype), static_cast<std::uint64_t>(a.elements)));
     slots->setAlignment(llvm::Align(16));
     slots->setName(a.name);
     arrays_[static_cast<ArrayId>(i)] = slots;
@@ -80,7 +83,8 @@ void KernelEmitter::block(const Block& stmts) {
   }
 }
 
-llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args) {
+llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* result,
+                                         llvm::ArrayRef<llvm::Type*> args) {
   if (llvm::Function* f = module_.getFunction(ref(name))) return f;
   auto* type = llvm::FunctionType::get(result, args, false);
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
@@ -98,7 +102,8 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
 
 Value* KernelEmitter::thread() {
   auto* call = b_.CreateCall(primitive(simt::kThread, b_.getInt32Ty(), {}));
-  call->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<std::uint64_t>(k_.block))));
+  call->addRangeRetAttr(
+      llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<std::uint64_t>(k_.block))));
   return call;
 }
 
@@ -111,7 +116,9 @@ Index KernelEmitter::with_lane(const Index& e, int lane) const {
 
 Value* KernelEmitter::index(const Index& e) {
   llvm::Type* type = small(e) ? b_.getInt32Ty() : b_.getInt64Ty();
-  const auto number = [&](std::int64_t n) { return llvm::ConstantInt::get(type, static_cast<std::uint64_t>(n), true); };
+  const auto number = [&](std::int64_t n) {
+    return llvm::ConstantInt::get(type, static_cast<std::uint64_t>(n), true);
+  };
   Value* sum = nullptr;
   for (const Index::Term& t : e.terms()) {
     Value* atom = nullptr;
@@ -149,7 +156,9 @@ Value* KernelEmitter::inside(const std::vector<IndexBound>& bounds, int lane) {
   for (const IndexBound& bound : bounds) {
     const Index e = with_lane(bound.e, lane);
     Value* v = index(e);
-    const auto number = [&](std::int64_t n) { return llvm::ConstantInt::get(v->getType(), static_cast<std::uint64_t>(n), true); };
+    const auto number = [&](std::int64_t n) {
+      return llvm::ConstantInt::get(v->getType(), static_cast<std::uint64_t>(n), true);
+    };
     // A bound beyond the type of v cannot fail, nor can one beyond the range of e.
     if (e.lo() < bound.lo) {
       Value* c = b_.CreateICmpSGE(v, number(bound.lo));
@@ -183,7 +192,8 @@ void KernelEmitter::emit(const Fold& s) {
   Lanes v = lanes(s.value);
   const DType t = info(s.value).dtype;
   while (v.size() > 1) {
-    for (std::size_t i = 0; i < v.size() / 2; ++i) v[i] = apply(b_, s.op, {v[2 * i], v[2 * i + 1]}, {t, t}, t);
+    for (std::size_t i = 0; i < v.size() / 2; ++i)
+      v[i] = apply(b_, s.op, {v[2 * i], v[2 * i + 1]}, {t, t}, t);
     v.resize(v.size() / 2);
   }
   values_[s.result] = std::move(v);
@@ -219,7 +229,8 @@ KernelEmitter::Place KernelEmitter::place(ArrayId id) {
   const Array& a = k_.arrays[static_cast<std::size_t>(id)];
   if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype)};
   Value* base = b_.CreateCall(primitive(simt::kShared, llvm::PointerType::get(context_, 3), {}));
-  return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))), a.dtype, a.elements, 16};
+  return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))),
+          a.dtype, a.elements, 16};
 }
 
 Value* KernelEmitter::address(const Place& p, Value* offset) {
@@ -260,7 +271,8 @@ void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& 
   }
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
   Value* v = b_.CreateAlignedLoad(vector, address(p, offset), align);
-  for (int i = 0; i < count; ++i) out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
+  for (int i = 0; i < count; ++i)
+    out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
 }
 
 // Under a false mask the first element is read instead: no branch, and always a good address.
@@ -294,7 +306,8 @@ KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, in
       auto* whole_end = b_.GetInsertBlock();
       b_.CreateBr(join);
       b_.SetInsertPoint(part);
-      for (int j = 0; j < n; ++j) b.push_back(load_one(p, index64(with_lane(offset, i + j)), lane(mask, i + j)));
+      for (int j = 0; j < n; ++j)
+        b.push_back(load_one(p, index64(with_lane(offset, i + j)), lane(mask, i + j)));
       auto* part_end = b_.GetInsertBlock();
       b_.CreateBr(join);
       b_.SetInsertPoint(join);
@@ -327,15 +340,18 @@ void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Va
     return;
   }
   if (p.dtype == DType::bf16 && t == DType::f32) {
-    Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(values.size() / 2)));
+    Value* v = llvm::PoisonValue::get(
+        llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(values.size() / 2)));
     for (std::size_t i = 0; i < values.size(); i += 2) {
       v = b_.CreateInsertElement(v, pack_bf16(b_, values[i], values[i + 1]), i / 2);
     }
     b_.CreateAlignedStore(v, address(p, offset), align);
     return;
   }
-  Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
-  for (std::size_t i = 0; i < values.size(); ++i) v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
+  Value* v = llvm::PoisonValue::get(
+      llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
   b_.CreateAlignedStore(v, address(p, offset), align);
 }
 
@@ -373,16 +389,22 @@ void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueI
 }
 
 void KernelEmitter::emit(const Load& s) {
-  values_[s.result] = load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, info(s.result).width, s.mask);
+  values_[s.result] = load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
+                           info(s.result).width, s.mask);
 }
 
 void KernelEmitter::emit(const Store& s) {
-  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.offset.uses(kLaneVar) ? k_.lanes : 1, s.value, s.mask);
+  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
+        s.offset.uses(kLaneVar) ? k_.lanes : 1, s.value, s.mask);
 }
 
-void KernelEmitter::emit(const Get& s) { values_[s.result] = load(place(s.array), s.at, info(s.result).width, kNone); }
+void KernelEmitter::emit(const Get& s) {
+  values_[s.result] = load(place(s.array), s.at, info(s.result).width, kNone);
+}
 
-void KernelEmitter::emit(const Set& s) { store(place(s.array), s.at, s.at.uses(kLaneVar) ? k_.lanes : 1, s.value, kNone); }
+void KernelEmitter::emit(const Set& s) {
+  store(place(s.array), s.at, s.at.uses(kLaneVar) ? k_.lanes : 1, s.value, kNone);
+}
 
 // ---- threads ----
 
@@ -402,7 +424,8 @@ void KernelEmitter::emit(const Shuffle& s) {
       Value* bits = b_.CreateBitCast(v, b_.getInt64Ty());
       Value* lo = shuffle32(b_.CreateTrunc(bits, b_.getInt32Ty()), s.mask);
       Value* hi = shuffle32(b_.CreateTrunc(b_.CreateLShr(bits, 32), b_.getInt32Ty()), s.mask);
-      bits = b_.CreateOr(b_.CreateZExt(lo, b_.getInt64Ty()), b_.CreateShl(b_.CreateZExt(hi, b_.getInt64Ty()), 32));
+      bits = b_.CreateOr(b_.CreateZExt(lo, b_.getInt64Ty()),
+                         b_.CreateShl(b_.CreateZExt(hi, b_.getInt64Ty()), 32));
       out.push_back(b_.CreateBitCast(bits, t));
     } else {
       Value* bits = b_.CreateZExt(b_.CreateBitCast(v, b_.getIntNTy(width)), b_.getInt32Ty());
@@ -441,7 +464,8 @@ void KernelEmitter::emit(const For& s) {
       auto* before = b_.GetInsertBlock();
       auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
       auto* after = llvm::BasicBlock::Create(context_, "done", function_);
-      llvm::Type* type = s.var.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
+      llvm::Type* type =
+          s.var.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
       b_.CreateBr(body);
       b_.SetInsertPoint(body);
       auto* i = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(id)]);
@@ -450,7 +474,9 @@ void KernelEmitter::emit(const For& s) {
       block(s.body);
       Value* next = b_.CreateNSWAdd(i, llvm::ConstantInt::get(type, 1));
       i->addIncoming(next, b_.GetInsertBlock());
-      b_.CreateCondBr(b_.CreateICmpSLT(next, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent))), body, after);
+      b_.CreateCondBr(
+          b_.CreateICmpSLT(next, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent))),
+          body, after);
       b_.SetInsertPoint(after);
       return;
     }

@@ -81,7 +81,7 @@ class KernelEmitter {
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
   std::unordered_map<kernel::ValueId, Lanes> values_;
-  std::unordered_map<std::int32_t, llvm::Value*> vars_;         // i32 or i64
+  std::unordered_map<std::int32_t, llvm::Value*> vars_;  // i32 or i64
   std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;
 };
 

@@ -2,8 +2,7 @@
 // and the simulator give the same bits. Nothing outside the module is called: no libdevice, no libm.
 //
 //   if (has_math_function(ScalarOp::tanh))
-//     y = builder.CreateCall(math_function(module, ScalarOp::tanh, /*f64=*/false), {x});   //
-//     @bz.math.tanh.f32
+//     y = builder.CreateCall(math_function(module, ScalarOp::tanh, /*f64=*/false), {x});  // @bz.math.tanh.f32
 //
 // Errors are at most 2 ulp in f32 and 4 ulp in f64 for every input, subnormal and huge ones included;
 // infinities, NaN and signed zeros follow C99 Annex F. The bodies need IEEE arithmetic: a backend must

@@ -48,9 +48,9 @@ std::unique_ptr<llvm::TargetMachine> target_machine(int sm, int ptx) {
   if (target == nullptr) throw InternalError("no NVPTX backend: " + problem);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, fmt::format("sm_{}", sm), fmt::format("+ptx{}", ptx), options, llvm::Reloc::PIC_, std::nullopt,
-      llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, fmt::format("sm_{}", sm), fmt::format("+ptx{}", ptx), options,
+                                  llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 // Replaces each call of a primitive by what `bind` builds in its place.
@@ -63,7 +63,8 @@ void bind(llvm::Module& m, std::string_view name, F&& bind) {
     llvm::IRBuilder<> b(call);
     Value* replacement = bind(b, *call);
     if (!call->getType()->isVoidTy()) {
-      if (auto* made = llvm::dyn_cast<llvm::CallInst>(replacement); made != nullptr && call->hasRetAttr(llvm::Attribute::Range)) {
+      if (auto* made = llvm::dyn_cast<llvm::CallInst>(replacement);
+          made != nullptr && call->hasRetAttr(llvm::Attribute::Range)) {
         made->addRetAttr(call->getRetAttr(llvm::Attribute::Range));
       }
       call->replaceAllUsesWith(replacement);
@@ -76,8 +77,10 @@ void bind(llvm::Module& m, std::string_view name, F&& bind) {
 void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, int sm) {
   namespace I = llvm::Intrinsic;
   const auto intrinsic = [&](I::ID id) { return I::getOrInsertDeclaration(&m, id); };
-  bind(m, simt::kThread, [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_tid_x)); });
-  bind(m, simt::kBlock, [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_ctaid_x)); });
+  bind(m, simt::kThread,
+       [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_tid_x)); });
+  bind(m, simt::kBlock,
+       [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_ctaid_x)); });
   bind(m, simt::kBarrier, [&](auto& b, auto&) {
     return b.CreateCall(intrinsic(I::nvvm_barrier_cta_sync_aligned_all), {b.getInt32(0)});
   });
@@ -87,19 +90,22 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
   });
   if (sm >= 80) {
     bind(m, kPackBf16, [&](auto& b, auto& call) {
-      Value* pair = b.CreateCall(intrinsic(I::nvvm_ff2bf16x2_rn), {call.getArgOperand(1), call.getArgOperand(0)});
+      Value* pair =
+          b.CreateCall(intrinsic(I::nvvm_ff2bf16x2_rn), {call.getArgOperand(1), call.getArgOperand(0)});
       return b.CreateBitCast(pair, b.getInt32Ty());
     });
   }
   auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(m.getContext()), 0);
-  auto* shared = new llvm::GlobalVariable(m, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr, "bz_shared", nullptr,
-                                          llvm::GlobalValue::NotThreadLocal, 3);
+  auto* shared = new llvm::GlobalVariable(m, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                                          "bz_shared", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
   shared->setAlignment(llvm::Align(16));
   bind(m, simt::kShared, [&](auto&, auto&) { return shared; });
   if (shared->use_empty()) shared->eraseFromParent();
-  for (const kernel::Kernel& k : kernels) m.getFunction(k.name)->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  for (const kernel::Kernel& k : kernels)
+    m.getFunction(k.name)->setCallingConv(llvm::CallingConv::PTX_Kernel);
   for (llvm::Function& f : m) {
-    if (!f.isDeclaration() && f.getCallingConv() != llvm::CallingConv::PTX_Kernel) f.setLinkage(llvm::GlobalValue::InternalLinkage);
+    if (!f.isDeclaration() && f.getCallingConv() != llvm::CallingConv::PTX_Kernel)
+      f.setLinkage(llvm::GlobalValue::InternalLinkage);
   }
 }
 
@@ -129,12 +135,12 @@ Ptx ptx(const Module& source, std::span<const kernel::Kernel> kernels, const Tar
   const int least = minimum_ptx(target.sm);
   const int version = target.ptx == 0 ? least : target.ptx;
   if (version < least) {
-    throw Error(fmt::format("PTX {}.{} does not know {}, which needs PTX {}.{} or newer", version / 10, version % 10,
-                            target.name, least / 10, least % 10));
+    throw Error(fmt::format("PTX {}.{} does not know {}, which needs PTX {}.{} or newer", version / 10,
+                            version % 10, target.name, least / 10, least % 10));
   }
   if (version > kNewestPtx) {
-    throw Error(fmt::format("PTX {}.{} is newer than {}.{}, the newest that can be written", version / 10, version % 10,
-                            kNewestPtx / 10, kNewestPtx % 10));
+    throw Error(fmt::format("PTX {}.{} is newer than {}.{}, the newest that can be written", version / 10,
+                            version % 10, kNewestPtx / 10, kNewestPtx % 10));
   }
   llvm::LLVMContext context;
   auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(source.bitcode, "kernels"), context);

@@ -8,8 +8,8 @@
 namespace bz::emit {
 namespace {
 
-using llvm::Intrinsic::ID;
 using llvm::Value;
+using llvm::Intrinsic::ID;
 
 Value* unary(llvm::IRBuilder<>& b, ID id, Value* x) { return b.CreateUnaryIntrinsic(id, x); }
 Value* binary(llvm::IRBuilder<>& b, ID id, Value* x, Value* y) { return b.CreateBinaryIntrinsic(id, x, y); }
@@ -102,10 +102,12 @@ llvm::Constant* constant(llvm::LLVMContext& c, const Scalar& s) {
 Value* cast(llvm::IRBuilder<>& b, Value* x, DType from, DType to) {
   if (from == to) return x;
   if (from == DType::bf16) return cast(b, bf16_float(b, x), DType::f32, to);
-  if (from == DType::f16 && to != DType::f64) return cast(b, b.CreateFPExt(x, b.getFloatTy()), DType::f32, to);
+  if (from == DType::f16 && to != DType::f64)
+    return cast(b, b.CreateFPExt(x, b.getFloatTy()), DType::f32, to);
   llvm::LLVMContext& c = b.getContext();
   if (to == DType::boolean) {
-    return is_float(from) ? b.CreateFCmpUNE(x, number(x, 0)) : b.CreateICmpNE(x, llvm::ConstantInt::get(x->getType(), 0));
+    return is_float(from) ? b.CreateFCmpUNE(x, number(x, 0))
+                          : b.CreateICmpNE(x, llvm::ConstantInt::get(x->getType(), 0));
   }
   if (is_float(from) && is_integer(to)) {
     return b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {value_type(c, to), x->getType()}, {x});
@@ -115,11 +117,14 @@ Value* cast(llvm::IRBuilder<>& b, Value* x, DType from, DType to) {
     if (x->getType()->isDoubleTy()) x = narrow_to_odd(b, x);
     return to == DType::f16 ? b.CreateFPTrunc(x, b.getHalfTy()) : bf16_bits(b, x);
   }
-  if (is_float(from)) return to == DType::f64 ? b.CreateFPExt(x, b.getDoubleTy()) : b.CreateFPTrunc(x, b.getFloatTy());
+  if (is_float(from))
+    return to == DType::f64 ? b.CreateFPExt(x, b.getDoubleTy()) : b.CreateFPTrunc(x, b.getFloatTy());
   if (is_float(to)) {
-    return from == DType::boolean ? b.CreateUIToFP(x, value_type(c, to)) : b.CreateSIToFP(x, value_type(c, to));
+    return from == DType::boolean ? b.CreateUIToFP(x, value_type(c, to))
+                                  : b.CreateSIToFP(x, value_type(c, to));
   }
-  return from == DType::boolean ? b.CreateZExt(x, value_type(c, to)) : b.CreateSExtOrTrunc(x, value_type(c, to));
+  return from == DType::boolean ? b.CreateZExt(x, value_type(c, to))
+                                : b.CreateSExtOrTrunc(x, value_type(c, to));
 }
 
 Value* pack_bf16(llvm::IRBuilder<>& b, Value* lo, Value* hi) {
@@ -147,7 +152,8 @@ Value* to_memory(llvm::IRBuilder<>& b, Value* x, DType value, DType stored) {
   return cast(b, x, value, stored);
 }
 
-Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<Value*> args, llvm::ArrayRef<DType> types, DType result) {
+Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<Value*> args, llvm::ArrayRef<DType> types,
+             DType result) {
   namespace I = llvm::Intrinsic;
   Value* x = args[0];
   Value* y = args.size() > 1 ? args[1] : nullptr;
@@ -173,7 +179,8 @@ Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<Value*> args, llv
         return b.CreateSelect(keeps, x, binary(b, I::copysign, number(x, 1), x));
       } else {
         Value* zero = llvm::ConstantInt::get(x->getType(), 0);
-        return b.CreateSub(b.CreateZExt(b.CreateICmpSGT(x, zero), x->getType()), b.CreateZExt(b.CreateICmpSLT(x, zero), x->getType()));
+        return b.CreateSub(b.CreateZExt(b.CreateICmpSGT(x, zero), x->getType()),
+                           b.CreateZExt(b.CreateICmpSLT(x, zero), x->getType()));
       }
     case ScalarOp::isnan: return b.CreateFCmpUNO(x, x);
     case ScalarOp::isinf: return b.CreateFCmpOEQ(unary(b, I::fabs, x), infinity(x));
@@ -183,7 +190,8 @@ Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<Value*> args, llv
     case ScalarOp::sub: return floating ? b.CreateFSub(x, y) : b.CreateSub(x, y);
     case ScalarOp::mul: return floating ? b.CreateFMul(x, y) : b.CreateMul(x, y);
     case ScalarOp::div: return b.CreateFDiv(x, y);
-    case ScalarOp::floordiv: return floating ? unary(b, I::floor, b.CreateFDiv(x, y)) : floor_divide(b, x, y, false);
+    case ScalarOp::floordiv:
+      return floating ? unary(b, I::floor, b.CreateFDiv(x, y)) : floor_divide(b, x, y, false);
     case ScalarOp::mod: return floor_divide(b, x, y, true);
     case ScalarOp::max: return binary(b, floating ? I::maximum : I::smax, x, y);
     case ScalarOp::min: return binary(b, floating ? I::minimum : I::smin, x, y);
@@ -198,7 +206,8 @@ Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<Value*> args, llv
     case ScalarOp::ge: return compare(b, op, x, y, t);
     case ScalarOp::select: return b.CreateSelect(x, y, z);
     case ScalarOp::clamp:
-      return floating ? binary(b, I::minimum, binary(b, I::maximum, x, y), z) : binary(b, I::smin, binary(b, I::smax, x, y), z);
+      return floating ? binary(b, I::minimum, binary(b, I::maximum, x, y), z)
+                      : binary(b, I::smin, binary(b, I::smax, x, y), z);
     case ScalarOp::fma: return b.CreateIntrinsic(I::fma, {x->getType()}, {x, y, z});
     case ScalarOp::cast: return cast(b, x, t, result);
     case ScalarOp::exp:

@@ -16,7 +16,8 @@ llvm::Type* memory_type(llvm::LLVMContext& c, DType t);
 llvm::Constant* constant(llvm::LLVMContext& c, const Scalar& s);
 
 // `types`: of the operands.
-llvm::Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<llvm::Value*> args, llvm::ArrayRef<DType> types, DType result);
+llvm::Value* apply(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<llvm::Value*> args,
+                   llvm::ArrayRef<DType> types, DType result);
 llvm::Value* cast(llvm::IRBuilder<>& b, llvm::Value* x, DType from, DType to);
 // Two f32 rounded to bf16 and packed, `lo` in the low half: a call of @bz.bf16x2, which the module defines in integer
 // arithmetic and the PTX step replaces by the instruction where there is one.

@@ -49,7 +49,9 @@ std::vector<Index> operand_index(const Node& view, const Shape& operand, const s
     for (std::size_t i = 0; i < operand.size(); ++i) in[i] = at[i] * s->steps[i] + Index(s->starts[i]);
   } else if (const auto* f = view.as<FlipAttrs>()) {
     in = at;
-    for (const int a : f->axes) in[static_cast<std::size_t>(a)] = Index(operand[static_cast<std::size_t>(a)] - 1) - at[static_cast<std::size_t>(a)];
+    for (const int a : f->axes)
+      in[static_cast<std::size_t>(a)] =
+          Index(operand[static_cast<std::size_t>(a)] - 1) - at[static_cast<std::size_t>(a)];
   } else if (const auto* w = view.as<WindowAttrs>()) {
     for (std::size_t i = 0; i < operand.size(); ++i) in[i] = at[i];
     for (std::size_t j = 0; j < w->axes.size(); ++j) {
@@ -86,7 +88,8 @@ bool uses_any(const Index& e, const std::vector<IndexVar>& vars) {
 
 }  // namespace
 
-RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored)
+RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseLimits& limits,
+                             std::function<bool(NodeId)> stored)
     : graph_(graph), limits_(limits), stored_(std::move(stored)) {}
 
 IndexVar RegionBuilder::fresh(std::int64_t extent, std::string name) {
@@ -130,7 +133,11 @@ bool RegionBuilder::attempt(const std::vector<NodeId>& roots) {
     Index e;
     std::int64_t extent = shape[i];
     for (const std::int64_t step : steps) {
-      const IndexVar v = fresh(extent / step, fmt::format("i{}{}", i, steps.size() > 1 ? std::string(1, static_cast<char>('a' + (&step - steps.data()))) : ""));
+      const IndexVar v =
+          fresh(extent / step,
+                fmt::format(
+                    "i{}{}", i,
+                    steps.size() > 1 ? std::string(1, static_cast<char>('a' + (&step - steps.data()))) : ""));
       if (v.extent != 1) {
         vars_.push_back(v);
         var_axis_.push_back(static_cast<int>(i));
@@ -181,7 +188,8 @@ void RegionBuilder::become_load(int id, std::optional<CutReason> reason) {
   i.expr.where = i.where;
   sources_.insert(i.node);
   if (reason) {
-    const NodeId to = i.consumers.empty() ? kNoNode : instances_[static_cast<std::size_t>(i.consumers[0])].node;
+    const NodeId to =
+        i.consumers.empty() ? kNoNode : instances_[static_cast<std::size_t>(i.consumers[0])].node;
     cuts_.push_back({i.node, to, *reason});
   }
 }
@@ -208,15 +216,17 @@ void RegionBuilder::expand(int id) {
     return;
   }
   if (!roots_.contains(node_id)) {
-    const bool plain = std::all_of(at.begin(), at.end(), [](const Index& e) { return e.as_var() >= 0 || e.is_constant(); });
+    const bool plain =
+        std::all_of(at.begin(), at.end(), [](const Index& e) { return e.as_var() >= 0 || e.is_constant(); });
     if (stored_(node_id) && !plain) return become_load(id, CutReason::already_stored);
     const auto open = static_cast<int>(open_.size());
-    if (static_cast<int>(instances_.size()) > limits_.operations) return become_load(id, CutReason::too_many_operations);
-    if (static_cast<int>(sources_.size()) + open > limits_.arguments) return become_load(id, CutReason::too_many_arguments);
+    if (static_cast<int>(instances_.size()) > limits_.operations)
+      return become_load(id, CutReason::too_many_operations);
+    if (static_cast<int>(sources_.size()) + open > limits_.arguments)
+      return become_load(id, CutReason::too_many_arguments);
   }
   switch (node.kind()) {
-    case NodeKind::leaf:
-      throw InternalError("a leaf that is no input, constant or iota");
+    case NodeKind::leaf: throw InternalError("a leaf that is no input, constant or iota");
     case NodeKind::map: {
       instances_[static_cast<std::size_t>(id)].done = true;
       const ScalarOp op = node.as<MapAttrs>()->op;
@@ -229,10 +239,8 @@ void RegionBuilder::expand(int id) {
       e.operands = std::move(operands);
       return;
     }
-    case NodeKind::view:
-      return expand_view(id);
-    case NodeKind::reduce:
-      return expand_reduce(id);
+    case NodeKind::view: return expand_view(id);
+    case NodeKind::reduce: return expand_reduce(id);
   }
 }
 
@@ -279,7 +287,8 @@ std::optional<VarSplit> RegionBuilder::find_split(const std::vector<Index>& at) 
         if (vars_[i].id != var || vars_[i].extent % t.atom->divisor != 0) continue;
         // The step of this variable within its axis.
         std::int64_t step = 1;
-        for (std::size_t j = i + 1; j < vars_.size() && var_axis_[j] == var_axis_[i]; ++j) step *= vars_[j].extent;
+        for (std::size_t j = i + 1; j < vars_.size() && var_axis_[j] == var_axis_[i]; ++j)
+          step *= vars_[j].extent;
         return VarSplit{var_axis_[i], step * t.atom->divisor};
       }
     }
@@ -345,7 +354,8 @@ int RegionBuilder::climb(int id) const {
     const Instance& i = instances_[static_cast<std::size_t>(id)];
     if (i.consumers.empty()) return id;
     const int c = i.consumers[0];
-    if (!std::all_of(i.consumers.begin(), i.consumers.end(), [&](int other) { return other == c; })) return id;
+    if (!std::all_of(i.consumers.begin(), i.consumers.end(), [&](int other) { return other == c; }))
+      return id;
     const Instance& consumer = instances_[static_cast<std::size_t>(c)];
     const Node& node = graph_.node(consumer.node);
     const bool same_elements = node.type.elements() == graph_.type(i.node).elements();
@@ -385,7 +395,9 @@ void RegionBuilder::expand_reduce(int id) {
     Instance& instance = instances_[static_cast<std::size_t>(id)];
     instance.done = true;
     instance.expr.kind = Expr::Kind::constant;
-    instance.expr.value = info(attrs.monoid).identity(graph_.type(node.operands[0]).dtype)[static_cast<std::size_t>(attrs.component)];
+    instance.expr.value =
+        info(attrs.monoid)
+            .identity(graph_.type(node.operands[0]).dtype)[static_cast<std::size_t>(attrs.component)];
     return;
   }
   const std::optional<CutReason> no = bind(self.node, self.at);
@@ -467,7 +479,8 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
     }
   }
   std::sort(order.begin(), order.end(), [&](int a, int b) {
-    return std::pair(instances_[static_cast<std::size_t>(a)].node, a) < std::pair(instances_[static_cast<std::size_t>(b)].node, b);
+    return std::pair(instances_[static_cast<std::size_t>(a)].node, a) <
+           std::pair(instances_[static_cast<std::size_t>(b)].node, b);
   });
 
   Region region;
@@ -481,7 +494,8 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
   for (const int id : order) {
     Instance& instance = instances_[static_cast<std::size_t>(id)];
     Expr e = instance.expr;
-    e.varies = varies(e.index) || std::any_of(e.where.begin(), e.where.end(), [&](const IndexBound& b) { return varies(b.e); });
+    e.varies = varies(e.index) ||
+               std::any_of(e.where.begin(), e.where.end(), [&](const IndexBound& b) { return varies(b.e); });
     for (ExprId& o : e.operands) {
       o = place[static_cast<std::size_t>(o)];
       e.varies = e.varies || region.exprs[static_cast<std::size_t>(o)].varies;
@@ -489,7 +503,9 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
     }
     if (e.kind == Expr::Kind::reduce) {
       const auto& attrs = *graph_.node(e.node).as<ReduceAttrs>();
-      Reduction r{attrs.monoid, compute_dtype(graph_.type(graph_.node(e.node).operands[0]).dtype), attrs.merge, e.operands, e.where, e.phase};
+      Reduction r{attrs.monoid, compute_dtype(graph_.type(graph_.node(e.node).operands[0]).dtype),
+                  attrs.merge,  e.operands,
+                  e.where,      e.phase};
       // Components of one state are nodes of their own with the same operands.
       std::size_t at = 0;
       while (at < region.reductions.size() &&
@@ -512,7 +528,8 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
   for (const auto& [node, ids] : by_node_) {
     const int target = resolve(ids[0]);
     if (place[static_cast<std::size_t>(target)] >= 0) {
-      where_is_.emplace(node, std::pair(place[static_cast<std::size_t>(target)], instances_[static_cast<std::size_t>(ids[0])].at));
+      where_is_.emplace(node, std::pair(place[static_cast<std::size_t>(target)],
+                                        instances_[static_cast<std::size_t>(ids[0])].at));
     }
   }
   for (const NodeId r : roots) {
@@ -522,14 +539,17 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
     const bool several = region.exprs[static_cast<std::size_t>(value)].varies || varies(offset);
     region.roots.push_back({r, value, std::move(offset), graph_.type(r).dtype, several});
   }
-  std::erase_if(cuts_, [&](const Cut& c) { return place[static_cast<std::size_t>(by_node_[c.from][0])] < 0; });
+  std::erase_if(cuts_,
+                [&](const Cut& c) { return place[static_cast<std::size_t>(by_node_[c.from][0])] < 0; });
   return region;
 }
 
 bool RegionBuilder::add_root(Region& region, NodeId node) {
-  if (std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) { return r.node == node; })) return false;
+  if (std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) { return r.node == node; }))
+    return false;
   const auto found = where_is_.find(node);
-  if (found == where_is_.end() || region.exprs[static_cast<std::size_t>(found->second.first)].source == node) return false;
+  if (found == where_is_.end() || region.exprs[static_cast<std::size_t>(found->second.first)].source == node)
+    return false;
   const auto& [expr, at] = found->second;
   const Expr& e = region.exprs[static_cast<std::size_t>(expr)];
   if (!e.where.empty() && e.kind == Expr::Kind::load) return false;
@@ -540,7 +560,8 @@ bool RegionBuilder::add_root(Region& region, NodeId node) {
   std::set<std::int32_t> seen;
   for (std::size_t i = 0; i < at.size(); ++i) {
     const std::int32_t v = at[i].as_var();
-    if (v < 0 ? !(at[i].is_constant() && graph_.type(node).shape[i] == 1) : !seen.insert(v).second) return false;
+    if (v < 0 ? !(at[i].is_constant() && graph_.type(node).shape[i] == 1) : !seen.insert(v).second)
+      return false;
   }
   if (visited != graph_.type(node).elements()) return false;
   region.roots.push_back({node, expr, offset, graph_.type(node).dtype, several});

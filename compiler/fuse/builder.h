@@ -63,7 +63,7 @@ class RegionBuilder {
   std::vector<int> var_axis_;   // its axis, by position in vars_
   std::vector<std::string> names_;
   std::vector<IndexVar> kept_, reduced_;
-  bool bound_ = false;          // kept_ and reduced_ are decided
+  bool bound_ = false;  // kept_ and reduced_ are decided
   bool restart_ = false;
   std::vector<Instance> instances_;
   std::map<NodeId, std::vector<int>> by_node_;

@@ -25,7 +25,8 @@ std::string label(const ir::Graph& g, NodeId id) {
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, const FuseLimits& limits)
-      : graph_(graph), builder_(graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }) {}
+      : graph_(graph),
+        builder_(graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }) {}
 
   Fusion run() {
     for (const Output& o : graph_.outputs()) pending_.insert(o.node);
@@ -73,8 +74,10 @@ class Fuser {
   void merge_siblings(NodeId root, Region& region, std::vector<Cut>& cuts) {
     std::vector<NodeId> roots = {root};
     std::vector<NodeId> candidates;
-    for (auto it = pending_.rbegin(); it != pending_.rend() && static_cast<int>(candidates.size()) < kSiblings; ++it) {
-      const bool stored_here = std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) { return r.node == *it; });
+    for (auto it = pending_.rbegin();
+         it != pending_.rend() && static_cast<int>(candidates.size()) < kSiblings; ++it) {
+      const bool stored_here =
+          std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) { return r.node == *it; });
       if (!stored_here && graph_.type(*it).shape == graph_.type(root).shape) candidates.push_back(*it);
     }
     for (const NodeId n : candidates) {
@@ -115,9 +118,9 @@ class Fuser {
       work.pop_back();
       if (roots.contains(n) && !is_input(n)) return true;
       const auto owner = owner_.find(n);
-      const std::vector<NodeId> next = owner != owner_.end()
-                                           ? fusion_.regions[static_cast<std::size_t>(owner->second)].sources()
-                                           : graph_.node(n).operands;
+      const std::vector<NodeId> next =
+          owner != owner_.end() ? fusion_.regions[static_cast<std::size_t>(owner->second)].sources()
+                                : graph_.node(n).operands;
       for (const NodeId m : next) {
         if (seen.insert(m).second) work.push_back(m);
       }
@@ -194,8 +197,8 @@ class Fuser {
   const ir::Graph& graph_;
   RegionBuilder builder_;
   Fusion fusion_;
-  std::set<NodeId> pending_;       // must be stored, by no region yet
-  std::map<NodeId, int> owner_;    // region that stores a node
+  std::set<NodeId> pending_;     // must be stored, by no region yet
+  std::map<NodeId, int> owner_;  // region that stores a node
 };
 
 }  // namespace

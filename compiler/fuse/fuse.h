@@ -20,8 +20,8 @@
 namespace bz::compiler {
 
 enum class CutReason : std::uint8_t {
-  different_domain,    // the reduction runs over other axes than the consumer's domain
-  inside_reduction,    // the reduction would be repeated for every element that the consumer reduces
+  different_domain,  // the reduction runs over other axes than the consumer's domain
+  inside_reduction,  // the reduction would be repeated for every element that the consumer reduces
   repeated_reduction,  // the reduction would be repeated: the consumer visits each of its results more than once
   too_many_operations,
   too_many_arguments,

@@ -47,8 +47,9 @@ std::string print(const Region& region, const ir::Graph& graph) {
     const std::string& name = graph.node(n).name;
     return name.empty() ? fmt::format("%{}", n) : "%" + name;
   };
-  std::string text = fmt::format("region {}: kept {}, reduced {}, {} phase{}\n", region.name, axes(region.kept),
-                                 axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
+  std::string text =
+      fmt::format("region {}: kept {}, reduced {}, {} phase{}\n", region.name, axes(region.kept),
+                  axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
   for (std::size_t i = 0; i < region.exprs.size(); ++i) {
     const Expr& e = region.exprs[i];
     std::vector<std::string> operands;
@@ -59,19 +60,22 @@ std::string print(const Region& region, const ir::Graph& graph) {
       case Expr::Kind::constant: what = to_string(e.value); break;
       case Expr::Kind::index: what = fmt::format("index {}", e.index.str(var)); break;
       case Expr::Kind::map: what = fmt::format("{} {}", info(e.op).text, fmt::join(operands, ", ")); break;
-      case Expr::Kind::pad: what = fmt::format("{} or {}", fmt::join(operands, ", "), to_string(e.value)); break;
+      case Expr::Kind::pad:
+        what = fmt::format("{} or {}", fmt::join(operands, ", "), to_string(e.value));
+        break;
       case Expr::Kind::reduce: {
         const Reduction& r = region.reductions[static_cast<std::size_t>(e.reduction)];
         std::vector<std::string> inputs;
         for (const ExprId o : r.operands) inputs.push_back(fmt::format("e{}", o));
-        what = fmt::format("{}{}.{} {}  (phase {})", r.merge ? "merge " : "", info(r.monoid).text, e.component,
-                           fmt::join(inputs, ", "), r.phase);
+        what = fmt::format("{}{}.{} {}  (phase {})", r.merge ? "merge " : "", info(r.monoid).text,
+                           e.component, fmt::join(inputs, ", "), r.phase);
         break;
       }
     }
     if (!e.where.empty()) {
       std::vector<std::string> bounds;
-      for (const IndexBound& b : e.where) bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
+      for (const IndexBound& b : e.where)
+        bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
       what += fmt::format(" where {}", fmt::join(bounds, " and "));
     }
     text += fmt::format("  e{} = {}\n", i, what);

@@ -62,8 +62,9 @@ struct Root {
   ExprId expr = -1;
   Index offset;  // element of the node's tensor
   DType stored = DType::f32;
-  bool varies = false;     // has more than one element in a domain, of one value or several
-  bool temporary = false;  // stored for other regions, in the compute type: what fusion does not round, a cut must not
+  bool varies = false;  // has more than one element in a domain, of one value or several
+  bool temporary =
+      false;  // stored for other regions, in the compute type: what fusion does not round, a cut must not
 };
 
 struct Region {

@@ -11,7 +11,9 @@ namespace bz::compiler {
 class KernelBuilder final : public ScalarBuilder {
  public:
   // `lanes_fold`: the lanes of a value are elements of one domain (not one element of several domains).
-  KernelBuilder(kernel::Kernel& k, bool lanes_fold) : k_(k), lanes_fold_(lanes_fold) { blocks_.push_back(&k.body); }
+  KernelBuilder(kernel::Kernel& k, bool lanes_fold) : k_(k), lanes_fold_(lanes_fold) {
+    blocks_.push_back(&k.body);
+  }
 
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
   Handle constant(const Scalar& value) override;

@@ -20,7 +20,11 @@ using Handle = ScalarBuilder::Handle;
 class Lowering {
  public:
   Lowering(const Region& region, const ir::Graph& graph, const Schedule& schedule, int alignment)
-      : region_(region), graph_(graph), s_(schedule), alignment_(alignment), extent_(extent_of(region, schedule)),
+      : region_(region),
+        graph_(graph),
+        s_(schedule),
+        alignment_(alignment),
+        extent_(extent_of(region, schedule)),
         b_(out_.kernel, schedule.lanes_reduced) {}
 
   Lowered run() {
@@ -34,7 +38,8 @@ class Lowering {
       if (e.kind != Expr::Kind::load || source_buffer_.contains(e.source)) continue;
       source_buffer_[e.source] = add_buffer({e.source, e.temporary, false}, e.stored);
     }
-    for (const Root& r : region_.roots) root_buffers_.push_back(add_buffer({r.node, r.temporary, true}, r.stored));
+    for (const Root& r : region_.roots)
+      root_buffers_.push_back(add_buffer({r.node, r.temporary, true}, r.stored));
 
     const IndexVar block = b_.var("b", extent_.blocks);
     const IndexVar kept = b_.var("tk", s_.threads_kept), reduced = b_.var("tr", s_.threads_reduced);
@@ -77,7 +82,8 @@ class Lowering {
 
   // ---- where a thread is ------------------------------------------------------------------------------------------
 
-  static void spread(const std::vector<IndexVar>& vars, Index flat, std::vector<std::pair<std::int32_t, Index>>& out) {
+  static void spread(const std::vector<IndexVar>& vars, Index flat,
+                     std::vector<std::pair<std::int32_t, Index>>& out) {
     for (std::size_t i = vars.size(); i-- > 0;) {
       out.emplace_back(vars[i].id, i == 0 ? flat : mod(flat, vars[i].extent));
       flat = floordiv(flat, vars[i].extent);
@@ -119,8 +125,9 @@ class Lowering {
     if (masked) s.bounds = {{flat, 0, region_.domain_size()}};
     spread(region_.reduced, flat, s.reduced);
     // Neighbouring threads have neighbouring vectors in shared memory.
-    const Index vector = s_.lanes_reduced ? thread_kept_ * (extent_.groups * s_.unroll * s_.threads_reduced) + chunk
-                                          : chunk * s_.threads_kept + thread_kept_;
+    const Index vector = s_.lanes_reduced
+                             ? thread_kept_ * (extent_.groups * s_.unroll * s_.threads_reduced) + chunk
+                             : chunk * s_.threads_kept + thread_kept_;
     s.slot = vector * s_.vector + lane_;
     return s;
   }
@@ -176,8 +183,7 @@ class Lowering {
   Handle evaluate(const Expr& e, Step* step) {
     const auto operand = [&](ExprId id) { return expr(id).varies ? step->memo.at(id) : row_memo_.at(id); };
     switch (e.kind) {
-      case Expr::Kind::constant:
-        return b_.constant(e.value);
+      case Expr::Kind::constant: return b_.constant(e.value);
       case Expr::Kind::index: {
         const Handle i = b_.index(at(e.index, step));
         return e.dtype == DType::i64 ? i : b_.apply(ScalarOp::cast, std::array{i}, e.dtype);
@@ -201,10 +207,10 @@ class Lowering {
       case Expr::Kind::pad: {
         const Handle inside = mask(placed(e.where, step), step);
         if (inside == kNone) return operand(e.operands[0]);
-        return b_.apply(ScalarOp::select, std::array{inside, operand(e.operands[0]), b_.constant(e.value)}, e.dtype);
+        return b_.apply(ScalarOp::select, std::array{inside, operand(e.operands[0]), b_.constant(e.value)},
+                        e.dtype);
       }
-      case Expr::Kind::reduce:
-        return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
+      case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
     }
     throw InternalError("an expression of no kind");
   }
@@ -240,7 +246,8 @@ class Lowering {
         for (const ExprId id : n.varying) {
           if ((expr(id).kind == Expr::Kind::load || keep_.contains(id)) != loads) continue;
           const auto kept = keep_.find(id);
-          s.memo[id] = kept != keep_.end() ? b_.get(kept->second, s.slot, expr(id).dtype) : evaluate(expr(id), &s);
+          s.memo[id] =
+              kept != keep_.end() ? b_.get(kept->second, s.slot, expr(id).dtype) : evaluate(expr(id), &s);
         }
       }
     }
@@ -280,7 +287,8 @@ class Lowering {
     for (std::size_t i = 0; i < region_.reductions.size(); ++i) {
       if (region_.reductions[i].phase != p) continue;
       reductions.push_back(static_cast<int>(i));
-      targets.insert(targets.end(), region_.reductions[i].operands.begin(), region_.reductions[i].operands.end());
+      targets.insert(targets.end(), region_.reductions[i].operands.begin(),
+                     region_.reductions[i].operands.end());
     }
     for (std::size_t i = 0; i < region_.roots.size(); ++i) {
       const ExprId e = region_.roots[i].expr;
@@ -291,7 +299,10 @@ class Lowering {
     if (targets.empty()) return;
     std::string title = fmt::format("phase {}:", p);
     for (const int r : reductions) title += fmt::format(" {}", info(reduction(r).monoid).text);
-    for (const int s : stores) title += fmt::format(" store {}", out_.kernel.buffers[static_cast<std::size_t>(root_buffers_[static_cast<std::size_t>(s)])].name);
+    for (const int s : stores)
+      title += fmt::format(
+          " store {}",
+          out_.kernel.buffers[static_cast<std::size_t>(root_buffers_[static_cast<std::size_t>(s)])].name);
     b_.comment(std::move(title));
 
     const Needs n = needs(targets);
@@ -334,7 +345,8 @@ class Lowering {
       std::vector<IndexBound> bounds = row_bounds_;
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
       b_.store(root_buffers_[static_cast<std::size_t>(i)], at(root.offset, &s),
-               expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr), mask(std::move(bounds), &s));
+               expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr),
+               mask(std::move(bounds), &s));
     }
   }
 
@@ -372,7 +384,8 @@ class Lowering {
     Handles valid;
     for (Step& s : steps) {
       Handles entry;
-      for (const ExprId o : r.operands) entry.push_back(b_.widen(expr(o).varies ? s.memo.at(o) : row_memo_.at(o), s_.vector));
+      for (const ExprId o : r.operands)
+        entry.push_back(b_.widen(expr(o).varies ? s.memo.at(o) : row_memo_.at(o), s_.vector));
       chunk.push_back(std::move(entry));
       std::vector<IndexBound> bounds = placed(r.where, &s);
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
@@ -385,7 +398,8 @@ class Lowering {
 
   // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
   Handles lift_in_chunks(int r, std::span<Step> all) {
-    const std::size_t chunk = info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
+    const std::size_t chunk =
+        info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
     Handles state;
     for (std::size_t i = 0; i < all.size(); i += chunk) {
       const Handles part = lift(reduction(r), all.subspan(i, std::min(chunk, all.size() - i)));
@@ -403,7 +417,8 @@ class Lowering {
       std::vector<Handles> lanes;  // by component
       for (std::size_t c = 0; c < chunk[i].size(); ++c) {
         Handle h = chunk[i][c];
-        if (valid[i] != kNone) h = b_.apply(ScalarOp::select, std::array{valid[i], h, b_.constant(none[c])}, b_.dtype(h));
+        if (valid[i] != kNone)
+          h = b_.apply(ScalarOp::select, std::array{valid[i], h, b_.constant(none[c])}, b_.dtype(h));
         lanes.push_back(b_.elements(h));
       }
       for (std::size_t l = 0; l < lanes[0].size(); ++l) {
@@ -423,7 +438,8 @@ class Lowering {
     std::vector<kernel::ArrayId> arrays;
     Handles start;
     for (std::size_t c = 0; c < types.size(); ++c) {
-      arrays.push_back(b_.array(fmt::format("{}{}_{}", name, r, c), types[c], state_width(), kernel::Space::registers));
+      arrays.push_back(
+          b_.array(fmt::format("{}{}_{}", name, r, c), types[c], state_width(), kernel::Space::registers));
       start.push_back(b_.widen(b_.constant(none[c]), state_width()));
     }
     set_state(arrays, start, Index(0));
@@ -434,11 +450,13 @@ class Lowering {
   Handles get_state(int r, const std::vector<kernel::ArrayId>& arrays, const Index& at) {
     const std::vector<DType> types = state_dtypes(r);
     Handles state;
-    for (std::size_t c = 0; c < arrays.size(); ++c) state.push_back(b_.get(arrays[c], at * state_width() + state_lane(), types[c]));
+    for (std::size_t c = 0; c < arrays.size(); ++c)
+      state.push_back(b_.get(arrays[c], at * state_width() + state_lane(), types[c]));
     return state;
   }
   void set_state(const std::vector<kernel::ArrayId>& arrays, const Handles& state, const Index& at) {
-    for (std::size_t c = 0; c < arrays.size(); ++c) b_.set(arrays[c], at * state_width() + state_lane(), state[c]);
+    for (std::size_t c = 0; c < arrays.size(); ++c)
+      b_.set(arrays[c], at * state_width() + state_lane(), state[c]);
   }
 
   // Combines with the state of the lane `mask` threads away; `distance` is that in threads of the domain.
@@ -472,10 +490,13 @@ class Lowering {
     };
     std::vector<kernel::ArrayId> arrays;
     for (std::size_t c = 0; c < types.size(); ++c) {
-      arrays.push_back(b_.array(fmt::format("part{}_{}", r, c), types[c], static_cast<std::int64_t>(warps) * s_.threads_kept * state_width(), kernel::Space::shared));
+      arrays.push_back(b_.array(fmt::format("part{}_{}", r, c), types[c],
+                                static_cast<std::int64_t>(warps) * s_.threads_kept * state_width(),
+                                kernel::Space::shared));
     }
     const Index warp = floordiv(thread_reduced_, in_warp);
-    b_.when(b_.inside({{mod(thread_reduced_, in_warp), 0, 1}}), [&] { set_state(arrays, state, slot(warp)); });
+    b_.when(b_.inside({{mod(thread_reduced_, in_warp), 0, 1}}),
+            [&] { set_state(arrays, state, slot(warp)); });
     b_.barrier();
     if (in_warp >= warps) {  // one partial result a lane
       state = get_state(r, arrays, slot(mod(thread_reduced_, warps)));
@@ -485,7 +506,8 @@ class Lowering {
     const std::vector<kernel::ArrayId> sum = accumulators(r, "whole");
     const IndexVar w = b_.var("w", warps);
     b_.loop(w, kernel::Level::serial, [&] {
-      set_state(sum, combine(r, get_state(r, sum, Index(0)), get_state(r, arrays, slot(Index::var(w)))), Index(0));
+      set_state(sum, combine(r, get_state(r, sum, Index(0)), get_state(r, arrays, slot(Index::var(w)))),
+                Index(0));
     });
     return get_state(r, sum, Index(0));
   }

@@ -21,9 +21,11 @@
 // Moments (Welford 1962; Chan, Golub and LeVeque 1983), for one or several axes:
 //
 //   %t = sum %x {axes = [1]}
-//   %m = mul %t, 0.125                         %h = moments.1 %x {axes = [1]}, %l = moments.2 ..., %m = add
-//   %h, %l %d = sub %x, broadcast(%m)                 %d = sub (sub %x, broadcast(%h)), broadcast(%l) %q =
-//   mul %d, %d %v = sum %q {axes = [1]}                   %v = moments.3 %x {axes = [1]}
+//   %m = mul %t, 0.125                         %h = moments.1 %x {axes = [1]}, %l = moments.2 ...
+//                                              %m = add %h, %l
+//   %d = sub %x, broadcast(%m)                 %d = sub (sub %x, broadcast(%h)), broadcast(%l)
+//   %q = mul %d, %d
+//   %v = sum %q {axes = [1]}                   %v = moments.3 %x {axes = [1]}
 //
 // Only a sum of squared deviations from the mean triggers the second form; a mean alone stays a sum.
 //

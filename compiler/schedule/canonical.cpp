@@ -68,7 +68,8 @@ bool merge(Region& region, std::vector<IndexVar> Region::*group, std::size_t at)
   each_index(region, [&](Index& e) { divides = divides || divides_var(e.substitute(value), joined.id); });
   if (divides) return false;
   each_index(region, [&](Index& e) { e = e.substitute(value); });
-  region.var_names.push_back(region.var_names[static_cast<std::size_t>(outer.id)] + region.var_names[static_cast<std::size_t>(inner.id)]);
+  region.var_names.push_back(region.var_names[static_cast<std::size_t>(outer.id)] +
+                             region.var_names[static_cast<std::size_t>(inner.id)]);
   (region.*group)[at] = joined;
   (region.*group).erase((region.*group).begin() + static_cast<std::ptrdiff_t>(at) + 1);
   return true;

@@ -11,8 +11,12 @@ namespace bz::compiler {
 namespace {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-int power_at_least(std::int64_t n) { return n <= 1 ? 1 : static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n))); }
-int power_at_most(std::int64_t n) { return n <= 1 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(n))); }
+int power_at_least(std::int64_t n) {
+  return n <= 1 ? 1 : static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+int power_at_most(std::int64_t n) {
+  return n <= 1 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(n)));
+}
 
 struct Access {
   Index offset;
@@ -38,7 +42,8 @@ std::vector<Access> accesses(const Region& region) {
 
 bool contiguous_along(const Index& e, const IndexVar& v) {
   const Index zero(0);
-  return e - e.substitute([&](std::int32_t id) -> const Index* { return id == v.id ? &zero : nullptr; }) == Index::var(v);
+  return e - e.substitute([&](std::int32_t id) -> const Index* { return id == v.id ? &zero : nullptr; }) ==
+         Index::var(v);
 }
 
 // Bytes that are contiguous along a variable, over all accesses.
@@ -90,7 +95,8 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
     s.unroll = std::min(power_at_least(each), std::max(1, 16 / s.vector));
     // Small domains share a block, as long as all multiprocessors have work.
     s.threads_kept = 1;
-    while (s.threads_kept * threads < 256 && rows / (2 * s.threads_kept) >= 2 * target.multiprocessors) s.threads_kept *= 2;
+    while (s.threads_kept * threads < 256 && rows / (2 * s.threads_kept) >= 2 * target.multiprocessors)
+      s.threads_kept *= 2;
     while (s.threads_kept * threads < 32) s.threads_kept *= 2;
   };
   constexpr int kPerThread = 32;  // elements that a thread likes to have in registers
@@ -132,7 +138,8 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
       while (inner % s.vector != 0) s.vector /= 2;
     }
     // Fewer elements a thread when that would leave multiprocessors idle.
-    while (s.vector > 1 && columns / s.vector * std::min<std::int64_t>(size, 32) < wanted_threads / 4) s.vector /= 2;
+    while (s.vector > 1 && columns / s.vector * std::min<std::int64_t>(size, 32) < wanted_threads / 4)
+      s.vector /= 2;
     const std::int64_t vectors = std::max<std::int64_t>(1, columns / s.vector);
     if (region.reduced.empty()) {
       s.threads_kept = std::clamp(power_at_least(vectors), 32, 256);
@@ -141,9 +148,12 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
     }
     // Threads that it takes to keep a domain in registers.
     const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
-    s.threads_reduced = std::min(32, vectors * least >= wanted_threads ? least : power_at_most(std::min(size, wanted_threads / vectors)));
+    s.threads_reduced = std::min(32, vectors * least >= wanted_threads
+                                         ? least
+                                         : power_at_most(std::min(size, wanted_threads / vectors)));
     s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
-    s.threads_kept = std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
+    s.threads_kept =
+        std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
     s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), 8);
     add_with_keeps(out, s, region);
   }
@@ -160,7 +170,8 @@ Choice assess(const Region& region, const ir::Graph& graph, const Target& target
   const int phases = s.keep == Keep::nothing ? region.phases() : 1;
   std::vector<NodeId> counted;
   for (const Expr& e : region.exprs) {
-    if (e.kind != Expr::Kind::load || std::find(counted.begin(), counted.end(), e.source) != counted.end()) continue;
+    if (e.kind != Expr::Kind::load || std::find(counted.begin(), counted.end(), e.source) != counted.end())
+      continue;
     counted.push_back(e.source);
     const Type& t = graph.type(e.source);
     c.bytes_read += t.elements() * size_of(e.stored) * (e.varies ? phases : 1);
@@ -171,7 +182,8 @@ Choice assess(const Region& region, const ir::Graph& graph, const Target& target
   }
   // Launch latency, and copy speed scaled by the share of the multiprocessors that have a block.
   constexpr double kLaunchUs = 2.0;  // one small kernel in a graph, H200
-  const double busy = std::min(1.0, static_cast<double>(extent_of(region, s).blocks) / target.multiprocessors);
+  const double busy =
+      std::min(1.0, static_cast<double>(extent_of(region, s).blocks) / target.multiprocessors);
   const double bytes = static_cast<double>(c.bytes_read + c.bytes_written);
   c.predicted_us = kLaunchUs + bytes / (target.dram_bytes_per_second * std::max(busy, 0.01)) * 1e6;
   return c;
@@ -182,12 +194,15 @@ Choice choose(const Region& region, const ir::Graph& graph, const Target& target
   const std::int64_t along_reduced = contiguous_bytes(all, region.reduced);
   const std::int64_t along_kept = contiguous_bytes(all, region.kept);
   const bool rows = !region.reduced.empty() && (along_reduced >= along_kept);
-  const int full = rows ? full_vector(all, region.reduced.back())
-                        : region.kept.empty() ? 1 : full_vector(all, region.kept.back());
-  const std::vector<Schedule> candidates = rows ? row_candidates(region, target, full) : column_candidates(region, target, full);
+  const int full = rows                  ? full_vector(all, region.reduced.back())
+                   : region.kept.empty() ? 1
+                                         : full_vector(all, region.kept.back());
+  const std::vector<Schedule> candidates =
+      rows ? row_candidates(region, target, full) : column_candidates(region, target, full);
   std::vector<Refusal> refused;
   for (const Schedule& s : candidates) {
-    if (std::any_of(refused.begin(), refused.end(), [&](const Refusal& r) { return r.schedule == s; })) continue;
+    if (std::any_of(refused.begin(), refused.end(), [&](const Refusal& r) { return r.schedule == s; }))
+      continue;
     const std::optional<std::string> why = refuse(region, s, target);
     if (!why) {
       Choice c = assess(region, graph, target, s);

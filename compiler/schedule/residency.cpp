@@ -67,7 +67,8 @@ static void drop_dead(Region& r) {
     for (const ExprId o : e.operands) needed[static_cast<std::size_t>(o)] = true;
     if (e.kind != Expr::Kind::reduce) continue;
     reduced[static_cast<std::size_t>(e.reduction)] = true;
-    for (const ExprId o : r.reductions[static_cast<std::size_t>(e.reduction)].operands) needed[static_cast<std::size_t>(o)] = true;
+    for (const ExprId o : r.reductions[static_cast<std::size_t>(e.reduction)].operands)
+      needed[static_cast<std::size_t>(o)] = true;
   }
   std::vector<int> expr_place, reduction_place;
   const auto compact = [](auto& items, const std::vector<bool>& keep, std::vector<int>& place) {
@@ -122,7 +123,8 @@ int live_registers(const Region& region) {
       for (std::size_t i = 0; i < taken.size(); ++i) taken[i] = taken[i] && computed[i];
     }
     int registers = 0;
-    for (std::size_t i = 0; i < taken.size(); ++i) registers += taken[i] ? std::max(1, size_of(region.exprs[i].dtype) / 4) : 0;
+    for (std::size_t i = 0; i < taken.size(); ++i)
+      registers += taken[i] ? std::max(1, size_of(region.exprs[i].dtype) / 4) : 0;
     most = std::max(most, registers);
   }
   return most;
@@ -131,18 +133,23 @@ int live_registers(const Region& region) {
 std::optional<Region> resident_form(const Region& region) {
   Region r = region;
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
-  const auto is_map = [&](ExprId id, ScalarOp op) { return at(id).kind == Expr::Kind::map && at(id).op == op; };
+  const auto is_map = [&](ExprId id, ScalarOp op) {
+    return at(id).kind == Expr::Kind::map && at(id).op == op;
+  };
   const auto is_component = [&](ExprId id, int reduction, int component) {
-    return at(id).kind == Expr::Kind::reduce && at(id).reduction == reduction && at(id).component == component;
+    return at(id).kind == Expr::Kind::reduce && at(id).reduction == reduction &&
+           at(id).component == component;
   };
   // exp(q - m), q = m or 0 where m is infinite: what online multiplies with to get the sum that the program wrote.
   const auto is_factor = [&](ExprId id, int reduction) {
     if (!is_map(id, ScalarOp::exp)) return false;
     const ExprId difference = at(id).operands[0];
-    if (!is_map(difference, ScalarOp::sub) || !is_component(at(difference).operands[1], reduction, 0)) return false;
+    if (!is_map(difference, ScalarOp::sub) || !is_component(at(difference).operands[1], reduction, 0))
+      return false;
     const ExprId q = at(difference).operands[0];
     return is_map(q, ScalarOp::select) && is_map(at(q).operands[0], ScalarOp::isinf) &&
-           is_component(at(at(q).operands[0]).operands[0], reduction, 0) && is_component(at(q).operands[2], reduction, 0) &&
+           is_component(at(at(q).operands[0]).operands[0], reduction, 0) &&
+           is_component(at(q).operands[2], reduction, 0) &&
            at(at(q).operands[1]).kind == Expr::Kind::constant;
   };
   bool changed = false;
@@ -154,16 +161,19 @@ std::optional<Region> resident_form(const Region& region) {
     for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
       const Expr& e = at(id);
       for (const ExprId o : e.operands) sum_uses += is_component(o, k, 1) ? 1 : 0;
-      if (is_map(id, ScalarOp::exp) && is_map(e.operands[0], ScalarOp::sub) && at(e.operands[0]).operands[0] == state.operands[0] &&
+      if (is_map(id, ScalarOp::exp) && is_map(e.operands[0], ScalarOp::sub) &&
+          at(e.operands[0]).operands[0] == state.operands[0] &&
           is_component(at(e.operands[0]).operands[1], k, 0)) {
         exponential = id;
       }
       if (is_map(id, ScalarOp::mul)) {
         const ExprId a = e.operands[0], b = e.operands[1];
-        if ((is_component(a, k, 1) && is_factor(b, k)) || (is_component(b, k, 1) && is_factor(a, k))) sum = id;
+        if ((is_component(a, k, 1) && is_factor(b, k)) || (is_component(b, k, 1) && is_factor(a, k)))
+          sum = id;
       }
     }
-    const bool stored = std::any_of(r.roots.begin(), r.roots.end(), [&](const Root& root) { return is_component(root.expr, k, 1); });
+    const bool stored = std::any_of(r.roots.begin(), r.roots.end(),
+                                    [&](const Root& root) { return is_component(root.expr, k, 1); });
     // The sum has to come after its operand.
     if (exponential < 0 || sum < exponential || sum_uses != 1 || stored) continue;
     r.reductions[static_cast<std::size_t>(k)].monoid = Monoid::max;

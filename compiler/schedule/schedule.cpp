@@ -16,7 +16,8 @@ constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
 int parse_number(std::string_view key, std::string_view text, int most) {
   int n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > most || !std::has_single_bit(static_cast<unsigned>(n))) {
+  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > most ||
+      !std::has_single_bit(static_cast<unsigned>(n))) {
     throw Error(fmt::format("schedule: {}={} is not a power of two from 1 to {}", key, text, most));
   }
   return n;
@@ -29,16 +30,20 @@ constexpr int kWorkingRegisters = 32;
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Elements of a domain that one thread handles, counting the empty ones of the last vectors.
-std::int64_t elements_per_thread(const Schedule& s, const Extent& e) { return e.groups * s.unroll * s.vector; }
+std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
+  return e.groups * s.unroll * s.vector;
+}
 
 // Shared memory through which the warps of a block combine what they reduced.
 std::int64_t partial_bytes(const Region& region, const Schedule& s) {
   const Warps w = warps_of(s);
   if (w.count == 1) return 0;
-  const std::int64_t slots = static_cast<std::int64_t>(w.count) * s.threads_kept * (s.lanes_reduced ? 1 : s.vector);
+  const std::int64_t slots =
+      static_cast<std::int64_t>(w.count) * s.threads_kept * (s.lanes_reduced ? 1 : s.vector);
   std::int64_t bytes = 0;
   for (const Reduction& r : region.reductions) {
-    for (const DType t : info(r.monoid).component_dtypes(r.dtype)) bytes += ceil_div(slots * size_of(t), 16) * 16;
+    for (const DType t : info(r.monoid).component_dtypes(r.dtype))
+      bytes += ceil_div(slots * size_of(t), 16) * 16;
   }
   return bytes;
 }
@@ -54,8 +59,9 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}", s.lanes_reduced ? "reduced" : "kept",
-                     s.vector, s.threads_kept, s.threads_reduced, s.unroll, kKeepNames[static_cast<int>(s.keep)]);
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}",
+                     s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
+                     s.unroll, kKeepNames[static_cast<int>(s.keep)]);
 }
 
 Schedule parse_schedule(std::string_view text) {
@@ -85,7 +91,8 @@ Schedule parse_schedule(std::string_view text) {
       }
       s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
     } else {
-      throw Error(fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, keep", key));
+      throw Error(fmt::format(
+          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, keep", key));
     }
   }
   return s;
@@ -99,13 +106,15 @@ static Index domain_start(const Region& region) {
   const auto consider = [&](const Index& e) {
     const Index zero(0);
     const IndexVar& inner = region.reduced.back();
-    Index along = e.substitute([&](std::int32_t id) -> const Index* { return id == inner.id ? &zero : nullptr; });
+    Index along =
+        e.substitute([&](std::int32_t id) -> const Index* { return id == inner.id ? &zero : nullptr; });
     if (!(e - along == Index::var(inner))) return;
     const std::int64_t reach = e.hi() - e.lo();
     if (reach > most) {
       most = reach;
       start = e.substitute([&](std::int32_t id) -> const Index* {
-        const bool reduced = std::any_of(region.reduced.begin(), region.reduced.end(), [&](const IndexVar& v) { return v.id == id; });
+        const bool reduced = std::any_of(region.reduced.begin(), region.reduced.end(),
+                                         [&](const IndexVar& v) { return v.id == id; });
         return reduced ? &zero : nullptr;
       });
     }
@@ -156,14 +165,17 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
       return fmt::format("vectors of {} do not divide the innermost kept extent {}", s.vector, inner);
     }
   }
-  if (s.lanes_reduced && s.vector > 1 && region.reduced.size() > 1 && region.reduced.back().extent % s.vector != 0) {
-    return fmt::format("vectors of {} do not divide the innermost reduced extent {}", s.vector, region.reduced.back().extent);
+  if (s.lanes_reduced && s.vector > 1 && region.reduced.size() > 1 &&
+      region.reduced.back().extent % s.vector != 0) {
+    return fmt::format("vectors of {} do not divide the innermost reduced extent {}", s.vector,
+                       region.reduced.back().extent);
   }
   const Extent e = extent_of(region, s);
   if (e.blocks > 0x7fffffff) return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks);
   std::int64_t bytes = partial_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
-    return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes, target.max_shared_bytes);
+    return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes,
+                       target.max_shared_bytes);
   }
   if (s.keep == Keep::nothing) return std::nullopt;
   if (region.phases() == 1) return "there is one phase, nothing to keep";
@@ -172,14 +184,16 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     const int live = live_registers(region);
     if (live == 0) return "no phase needs the domain of an earlier one";
     const std::int64_t registers = elements_per_thread(s, e) * live;
-    if (registers > budget) return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
+    if (registers > budget)
+      return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
     return std::nullopt;
   }
   const std::vector<ExprId> kept = kept_values(region);
   if (kept.empty()) return "no phase needs the domain of an earlier one";
   for (const ExprId id : kept) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
   if (bytes > target.max_shared_bytes) {
-    return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes, target.max_shared_bytes);
+    return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes,
+                       target.max_shared_bytes);
   }
   return std::nullopt;
 }
@@ -187,7 +201,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
 int blocks_together(const Region& region, const Schedule& s, const Target& target) {
   if (s.keep != Keep::registers) return 1;
   const int threads = s.threads_kept * s.threads_reduced;
-  const std::int64_t each = elements_per_thread(s, extent_of(region, s)) * live_registers(region) + kWorkingRegisters;
+  const std::int64_t each =
+      elements_per_thread(s, extent_of(region, s)) * live_registers(region) + kWorkingRegisters;
   constexpr int kThreads = 2048, kBlocks = 16;  // that a multiprocessor holds, at most
   const std::int64_t blocks = target.registers_per_block / (threads * each);
   return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, std::min(kBlocks, kThreads / threads)));

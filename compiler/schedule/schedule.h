@@ -29,8 +29,8 @@ enum class Keep : std::uint8_t { nothing, registers, shared };
 
 struct Schedule {
   bool lanes_reduced = false;
-  int vector = 1;            // power of two, at most 16
-  int threads_kept = 1;      // powers of two; kept * reduced at most 1024
+  int vector = 1;        // power of two, at most 16
+  int threads_kept = 1;  // powers of two; kept * reduced at most 1024
   int threads_reduced = 1;
   int unroll = 1;
   Keep keep = Keep::nothing;
@@ -53,8 +53,8 @@ Warps warps_of(const Schedule& s);
 struct Extent {
   std::int64_t rows_per_block = 1;  // kept points of a block
   std::int64_t blocks = 1;
-  bool shifted = false;       // vectors are aligned to memory, not to the domain: its first and last are partial
-  std::int64_t groups = 1;    // iterations of a thread over its domain, `unroll` vectors each
+  bool shifted = false;  // vectors are aligned to memory, not to the domain: its first and last are partial
+  std::int64_t groups = 1;  // iterations of a thread over its domain, `unroll` vectors each
   // Elements of the domain that all threads together handle in a group.
   std::int64_t per_group = 1;
   // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.

@@ -9,16 +9,13 @@ bool holds_all(DType to, DType from) {
   from = compute_dtype(from);
   if (to == from || from == DType::boolean) return true;
   switch (from) {
-    case DType::f32:
-      return to == DType::f64;
-    case DType::i32:
-      return to == DType::i64 || to == DType::f64;
+    case DType::f32: return to == DType::f64;
+    case DType::i32: return to == DType::i64 || to == DType::f64;
     case DType::f16:
     case DType::bf16:
     case DType::f64:
     case DType::i64:
-    case DType::boolean:
-      return false;
+    case DType::boolean: return false;
   }
   throw InternalError("cast from an unknown type");
 }

@@ -40,10 +40,8 @@ bool folds_exactly(ScalarOp op, DType compute) {
     case ScalarOp::ge:
     case ScalarOp::select:
     case ScalarOp::clamp:
-    case ScalarOp::cast:
-      return true;
-    case ScalarOp::fma:
-      return compute == DType::f64;
+    case ScalarOp::cast: return true;
+    case ScalarOp::fma: return compute == DType::f64;
     case ScalarOp::exp:
     case ScalarOp::exp2:
     case ScalarOp::expm1:
@@ -60,13 +58,11 @@ bool folds_exactly(ScalarOp op, DType compute) {
     case ScalarOp::floordiv:
     case ScalarOp::mod:
     case ScalarOp::pow:
-    case ScalarOp::atan2:
-      return false;
+    case ScalarOp::atan2: return false;
     case ScalarOp::logical_not:
     case ScalarOp::logical_and:
     case ScalarOp::logical_or:
-    case ScalarOp::logical_xor:
-      return true;
+    case ScalarOp::logical_xor: return true;
   }
   throw InternalError("constant of an unknown operation");
 }

@@ -26,15 +26,13 @@ bool is_idempotent(Monoid m) {
     case Monoid::max:
     case Monoid::min:
     case Monoid::any:
-    case Monoid::all:
-      return true;
+    case Monoid::all: return true;
     case Monoid::sum:
     case Monoid::prod:
     case Monoid::argmax:
     case Monoid::argmin:
     case Monoid::max_sumexp:
-    case Monoid::moments:
-      return false;
+    case Monoid::moments: return false;
   }
   throw InternalError("unknown monoid");
 }

@@ -107,7 +107,8 @@ class Splitter {
     ReduceAttrs second = attrs;
     second.keepdims = false;
     second.merge = true;
-    second.axes = {p.axis - static_cast<int>(std::count_if(attrs.axes.begin(), attrs.axes.end(), [&](int a) { return a < p.axis; }))};
+    second.axes = {p.axis - static_cast<int>(std::count_if(attrs.axes.begin(), attrs.axes.end(),
+                                                           [&](int a) { return a < p.axis; }))};
     const NodeId merged = to_.reduce(second, partial);
     if (!attrs.keepdims) return merged;
     Shape shape = to_.type(operands[0]).shape;

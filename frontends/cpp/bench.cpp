@@ -22,8 +22,8 @@ void fill_random(runtime::Device& device, void* address, const Type& type, std::
   }
 }
 
-std::vector<double> time_sorted(runtime::Device& device, Program& program, const std::vector<PlanBuffer>& arguments,
-                                const BenchOptions& options) {
+std::vector<double> time_sorted(runtime::Device& device, Program& program,
+                                const std::vector<PlanBuffer>& arguments, const BenchOptions& options) {
   std::vector<DeviceBuffer> buffers;
   std::vector<void*> addresses;
   std::uint64_t seed = options.seed;

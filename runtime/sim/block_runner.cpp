@@ -98,17 +98,12 @@ void BlockRunner::resume(int thread) {
   thread_ = thread;
   t.context = boost::context::detail::jump_fcontext(t.context, this).fctx;
   switch (t.state) {
-    case State::ready:
-      break;
-    case State::barrier:
-      ++at_barrier_;
-      break;
+    case State::ready: break;
+    case State::barrier: ++at_barrier_; break;
     case State::shuffle:
       if (++arrived_[static_cast<std::size_t>(thread / kWarp)] == kWarp) complete_shuffle(thread / kWarp);
       break;
-    case State::finished:
-      ++finished_;
-      break;
+    case State::finished: ++finished_; break;
   }
 }
 
@@ -218,14 +213,10 @@ void BlockRunner::report_divergence() {
   };
   const auto where = [&](int t) {
     switch (threads_[static_cast<std::size_t>(t)].state) {
-      case State::barrier:
-        return "waits at a barrier";
-      case State::shuffle:
-        return "waits at a shuffle";
-      case State::finished:
-        return "has finished";
-      case State::ready:
-        break;
+      case State::barrier: return "waits at a barrier";
+      case State::shuffle: return "waits at a shuffle";
+      case State::finished: return "has finished";
+      case State::ready: break;
     }
     return "has not started";
   };

@@ -39,12 +39,9 @@ Memory allocate_memory(std::int64_t bytes) {
 
 std::string describe(const PlanBuffer& b) {
   switch (b.kind) {
-    case PlanBuffer::Kind::input:
-      return fmt::format("input '{}'", b.name);
-    case PlanBuffer::Kind::output:
-      return fmt::format("output '{}'", b.name);
-    case PlanBuffer::Kind::temporary:
-      break;
+    case PlanBuffer::Kind::input: return fmt::format("input '{}'", b.name);
+    case PlanBuffer::Kind::output: return fmt::format("output '{}'", b.name);
+    case PlanBuffer::Kind::temporary: break;
   }
   return fmt::format("temporary '{}'", b.name);
 }
@@ -158,6 +155,8 @@ class SimDevice final : public runtime::Device {
 
 }  // namespace
 
-std::unique_ptr<runtime::Device> open_sim(const SimOptions& options) { return std::make_unique<SimDevice>(options); }
+std::unique_ptr<runtime::Device> open_sim(const SimOptions& options) {
+  return std::make_unique<SimDevice>(options);
+}
 
 }  // namespace bz

@@ -129,7 +129,9 @@ TEST_CASE("the sum of 600 inputs is split into kernels that a launch can have") 
 
 TEST_CASE("many reductions together stay within the shared memory of every target") {
   std::string text = "graph variances { %x = input f32[500, 37]\n";
-  for (int k = 0; k < 60; ++k) text += fmt::format("%a{0} = mul %x, {1} %s{0} = sin %a{0} %v{0} = var %s{0} {{axes = [0]}}\n", k, 0.5 + k);
+  for (int k = 0; k < 60; ++k)
+    text +=
+        fmt::format("%a{0} = mul %x, {1} %s{0} = sin %a{0} %v{0} = var %s{0} {{axes = [0]}}\n", k, 0.5 + k);
   for (int k = 0; k < 60; ++k) text += fmt::format("output v{0} = %v{0}\n", k);
   const ir::Graph g = parse(text + "}");
   for (const std::string& name : known_targets()) {

@@ -89,38 +89,17 @@ int cuDeviceGetName(char* name, int length, int device) {
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   (void)device;
   switch (attribute) {
-    case 1:
-      *value = 1024;
-      return success;  // threads a block
-    case 12:
-      *value = 65536;
-      return success;  // registers a block
-    case 16:
-      *value = 10;
-      return success;  // multiprocessors
-    case 36:
-      *value = 1000000;
-      return success;  // memory clock, kHz
-    case 37:
-      *value = 512;
-      return success;  // memory bus, bits
-    case 38:
-      *value = 4 << 20;
-      return success;  // L2
-    case 75:
-      *value = setting("FAKE_CUDA_SM", 90) / 10;
-      return success;
-    case 76:
-      *value = setting("FAKE_CUDA_SM", 90) % 10;
-      return success;
-    case 97:
-      *value = 99 << 10;
-      return success;  // shared memory a block, opt-in
-    case 115:
-      *value = setting("FAKE_CUDA_POOLS", 1);
-      return success;
-    default:
-      return invalid_value;
+    case 1: *value = 1024; return success;      // threads a block
+    case 12: *value = 65536; return success;    // registers a block
+    case 16: *value = 10; return success;       // multiprocessors
+    case 36: *value = 1000000; return success;  // memory clock, kHz
+    case 37: *value = 512; return success;      // memory bus, bits
+    case 38: *value = 4 << 20; return success;  // L2
+    case 75: *value = setting("FAKE_CUDA_SM", 90) / 10; return success;
+    case 76: *value = setting("FAKE_CUDA_SM", 90) % 10; return success;
+    case 97: *value = 99 << 10; return success;  // shared memory a block, opt-in
+    case 115: *value = setting("FAKE_CUDA_POOLS", 1); return success;
+    default: return invalid_value;
   }
 }
 

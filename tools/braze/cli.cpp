@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <new>
 #include <ostream>
 
 #include "compiler/compile.h"
@@ -12,6 +13,12 @@
 
 namespace bz {
 namespace {
+
+// A CLI11 check: empty when `text` is good, else what is wrong.
+std::string natural_number(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? "" : fmt::format("{} is not a natural number", text);
+}
 
 // The flags of every verb, and which verb was asked for.
 struct CommandLine {
@@ -81,7 +88,7 @@ struct CommandLine {
     repeatable(run_verb, "--out", run.outputs, "where to write an output; repeatable", "NAME=FILE.npy");
     run_verb->add_flag("--check", run.check,
                        "compare with the float64 interpreter; on some slices if it is much work");
-    run_verb->add_option("--seed", run.seed, "of the random inputs")->check(CLI::NonNegativeNumber);
+    run_verb->add_option("--seed", run.seed, "of the random inputs")->check(natural_number);
   }
 
   void add_bench() {
@@ -120,6 +127,9 @@ int run_cli(const std::vector<std::string>& arguments, std::ostream& out, std::o
   } catch (const cli::NoSuchDevice& e) {
     err << e.what() << '\n';
     return kNoDevice;
+  } catch (const std::bad_alloc&) {
+    err << "error: the program's tensors do not fit in memory\n";
+    return kWrongProgram;
   } catch (const std::exception& e) {
     err << e.what() << '\n';
     return kWrongProgram;

@@ -25,8 +25,8 @@
 namespace bz {
 
 struct Options {
-  std::string schedule;    // by hand, see compiler/schedule/schedule.h
-  bool fast_math = false;  // approximate functions, and rewrites that do not hold for NaN, infinities and -0
+  std::string schedule;          // by hand, see compiler/schedule/schedule.h
+  bool fast_math = false;        // LLVM's fast flags on the arithmetic of the kernels; see docs/numerics.md
   std::optional<Target> target;  // compile for this one instead of the device's
   std::vector<std::string> disabled_passes;
 };
