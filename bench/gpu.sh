@@ -7,7 +7,7 @@
 # sanitize  small sizes of the same under compute-sanitizer, memory and races
 # time      `braze bench` of the examples and of rows, columns and full reductions
 # torch     the same programs in PyTorch, eager and compiled
-set -u
+set -uo pipefail
 bin=$1
 shift
 here=$(cd "$(dirname "$0")" && pwd)

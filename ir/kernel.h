@@ -4,7 +4,7 @@
 //   kernel softmax(x: f32 in, y: f32 out)  grid 4096, block 256, shared 64 bytes
 //     for b in 0..4096 grid
 //       for t in 0..256 thread
-//         for j in 0..1 unroll
+//         for j in 0..4 serial
 //           v0 = load x[b*1024 + t*4 + lane]            f32x4
 //           ...
 //
