@@ -24,6 +24,7 @@ struct PlanKernel {
   int block = 1;               // threads, at most 1024
   int shared_bytes = 0;        // dynamic shared memory
   bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
+  int cluster = 1;             // consecutive blocks that run side by side and reach each other's shared memory
 };
 
 struct Plan {

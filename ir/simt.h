@@ -4,8 +4,13 @@
 //   i32 @bz.tid()                          index of the thread in its block
 //   i32 @bz.ctaid()                        index of the block in the grid
 //   void @bz.barrier()                     all threads of the block; orders shared and global memory of the block
+//   void @bz.cluster.barrier()             all threads of all blocks of the cluster; orders their shared and global memory
+//   ptr addrspace(7) @bz.cluster.shared(ptr addrspace(3) address, i32 rank)
+//                                          the same address in the shared memory of block `rank` of the cluster
 //   i32 @bz.shfl.xor(i32 value, i32 mask)  value of lane (lane ^ mask) of the warp; all 32 lanes take part
 //   ptr addrspace(3) @bz.shared()          start of the block's shared memory (PlanKernel::shared_bytes), 16-aligned
+//
+// A cluster is PlanKernel::cluster consecutive blocks that run side by side; block i has the rank i % cluster in it.
 //
 // Kernels are `void @name(ptr addrspace(1), ...)`, one pointer for each PlanKernel argument. Global memory is address
 // space 1, shared memory address space 3. Bool is stored as i8 0 or 1. bf16 is stored as i16. A block's threads are
@@ -19,6 +24,8 @@ namespace bz::simt {
 inline constexpr std::string_view kThread = "bz.tid";
 inline constexpr std::string_view kBlock = "bz.ctaid";
 inline constexpr std::string_view kBarrier = "bz.barrier";
+inline constexpr std::string_view kClusterBarrier = "bz.cluster.barrier";
+inline constexpr std::string_view kClusterShared = "bz.cluster.shared";
 inline constexpr std::string_view kShuffleXor = "bz.shfl.xor";
 inline constexpr std::string_view kShared = "bz.shared";
 inline constexpr int kWarp = 32;
