@@ -147,7 +147,7 @@ TEST_CASE("a library that is no driver, a stub, no device and old drivers are to
     const Environment environment(Variables{{"BRAZE_CUDA_LIBRARY", BRAZE_FAKE_CUDA_OLD}});
     CHECK(error_of_open() ==
           "device error: the CUDA driver " BRAZE_FAKE_CUDA_OLD
-          " is too old: it supports CUDA 11.2, and 11.3 or newer is needed; update the NVIDIA "
+          " is too old: it supports CUDA 11.2, and 11.8 or newer is needed; update the NVIDIA "
           "driver");
   }
   {

@@ -52,6 +52,7 @@ llvm::Function* KernelEmitter::run() {
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   // Block size: lets the code generator divide the registers.
   function_->addFnAttr("nvvm.reqntid", fmt::format("{}", k_.block));
+  if (k_.cluster > 1) function_->addFnAttr("nvvm.cluster_dim", fmt::format("{}", k_.cluster));
   if (k_.blocks_together > 1) function_->addFnAttr("nvvm.minctasm", fmt::format("{}", k_.blocks_together));
   for (unsigned i = 0; i < params.size(); ++i) {
     const Buffer& buffer = k_.buffers[i];
@@ -90,7 +91,7 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr(llvm::Attribute::WillReturn);
-  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared) {
+  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared || name == simt::kClusterShared) {
     f->setDoesNotAccessMemory();
     f->addFnAttr(llvm::Attribute::Speculatable);
   } else {
@@ -231,6 +232,14 @@ KernelEmitter::Place KernelEmitter::place(ArrayId id) {
   Value* base = b_.CreateCall(primitive(simt::kShared, llvm::PointerType::get(context_, 3), {}));
   return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))),
           a.dtype, a.elements, 16};
+}
+
+KernelEmitter::Place KernelEmitter::place_in(ArrayId id, const Index& rank) {
+  Place p = place(id);
+  auto* f = primitive(simt::kClusterShared, llvm::PointerType::get(context_, 7),
+                      {llvm::PointerType::get(context_, 3), b_.getInt32Ty()});
+  p.base = b_.CreateCall(f, {p.base, b_.CreateZExtOrTrunc(index(rank), b_.getInt32Ty())});
+  return p;
 }
 
 Value* KernelEmitter::address(const Place& p, Value* offset) {
@@ -395,20 +404,23 @@ void KernelEmitter::emit(const Load& s) {
 
 void KernelEmitter::emit(const Store& s) {
   store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
-        s.offset.uses(kLaneVar) ? k_.lanes : 1, s.value, s.mask);
+        s.width, s.value, s.mask);
 }
 
 void KernelEmitter::emit(const Get& s) {
-  values_[s.result] = load(place(s.array), s.at, info(s.result).width, kNone);
+  values_[s.result] = load(place(s.array), s.at, info(s.result).width, s.mask);
 }
 
 void KernelEmitter::emit(const Set& s) {
-  store(place(s.array), s.at, s.at.uses(kLaneVar) ? k_.lanes : 1, s.value, kNone);
+  store(s.rank ? place_in(s.array, *s.rank) : place(s.array), s.at, s.width, s.value, s.mask);
 }
 
 // ---- threads ----
 
-void KernelEmitter::emit(const Barrier&) { b_.CreateCall(primitive(simt::kBarrier, b_.getVoidTy(), {})); }
+void KernelEmitter::emit(const Barrier& s) {
+  const std::string_view name = s.scope == Scope::cluster ? simt::kClusterBarrier : simt::kBarrier;
+  b_.CreateCall(primitive(name, b_.getVoidTy(), {}));
+}
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {
   auto* f = primitive(simt::kShuffleXor, b_.getInt32Ty(), {b_.getInt32Ty(), b_.getInt32Ty()});
@@ -445,8 +457,15 @@ void KernelEmitter::emit(const For& s) {
   const std::int32_t id = s.var.id;
   switch (s.level) {
     case Level::grid:
-      vars_[id] = b_.CreateCall(primitive(simt::kBlock, b_.getInt32Ty(), {}));
+    case Level::cluster: {
+      Value* b = b_.CreateCall(primitive(simt::kBlock, b_.getInt32Ty(), {}));
+      if (k_.cluster > 1) {
+        Value* n = b_.getInt32(static_cast<std::uint32_t>(k_.cluster));
+        b = s.level == Level::grid ? b_.CreateUDiv(b, n) : b_.CreateURem(b, n);
+      }
+      vars_[id] = b;
       return block(s.body);
+    }
     case Level::thread: {
       // Threads are numbered with the innermost loop fastest.
       std::int64_t inside = 1;

@@ -52,6 +52,7 @@ class KernelEmitter {
   };
   Place place(const kernel::Buffer& b, int id) const;
   Place place(kernel::ArrayId id);
+  Place place_in(kernel::ArrayId id, const Index& rank);  // in another block of the cluster
   llvm::Value* address(const Place& p, llvm::Value* offset);
   // Lanes that one instruction can move: a power of two.
   int piece(const Place& p, const Index& offset, int width) const;

@@ -84,6 +84,13 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
   bind(m, simt::kBarrier, [&](auto& b, auto&) {
     return b.CreateCall(intrinsic(I::nvvm_barrier_cta_sync_aligned_all), {b.getInt32(0)});
   });
+  bind(m, simt::kClusterBarrier, [&](auto& b, auto&) {
+    b.CreateCall(intrinsic(I::nvvm_barrier_cluster_arrive_aligned), {});
+    return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_wait_aligned), {});
+  });
+  bind(m, simt::kClusterShared, [&](auto& b, auto& call) {
+    return b.CreateCall(intrinsic(I::nvvm_mapa_shared_cluster), {call.getArgOperand(0), call.getArgOperand(1)});
+  });
   bind(m, simt::kShuffleXor, [&](auto& b, auto& call) {
     return b.CreateCall(intrinsic(I::nvvm_shfl_sync_bfly_i32),
                         {b.getInt32(~0u), call.getArgOperand(0), call.getArgOperand(1), b.getInt32(31)});

@@ -9,12 +9,6 @@
 namespace bz::compiler {
 namespace {
 
-std::int64_t product(const std::vector<IndexVar>& vars) {
-  std::int64_t n = 1;
-  for (const IndexVar& v : vars) n *= v.extent;
-  return n;
-}
-
 Index linearize(const std::vector<Index>& at, const Shape& shape) {
   Index offset;
   for (std::size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + at[i];

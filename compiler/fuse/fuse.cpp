@@ -210,6 +210,7 @@ std::string_view text(CutReason reason) {
     case CutReason::repeated_reduction: return "repeated_reduction";
     case CutReason::too_many_operations: return "too_many_operations";
     case CutReason::too_many_arguments: return "too_many_arguments";
+    case CutReason::domain_too_large: return "domain_too_large";
     case CutReason::already_stored: return "already_stored";
   }
   return "";

@@ -12,6 +12,7 @@
 //     %y = %e / sum %e {axes = [1]}
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,7 @@ enum class CutReason : std::uint8_t {
   repeated_reduction,  // the reduction would be repeated: the consumer visits each of its results more than once
   too_many_operations,
   too_many_arguments,
+  domain_too_large,  // one kernel could have both, a block or cluster a domain, but several kernels are faster
   already_stored,  // the value is stored as an output anyway, and read back at other indices
 };
 std::string_view text(CutReason reason);
@@ -33,6 +35,7 @@ struct Cut {
   NodeId from = kNoNode;  // the stored value
   NodeId to = kNoNode;    // the node that loads it
   CutReason reason = CutReason::different_domain;
+  std::string detail;  // the numbers behind it, where there are any
 };
 
 struct Fusion {

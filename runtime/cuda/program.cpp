@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kLogBytes = 16 << 10;
 constexpr int kSharedWithoutOptIn = 48 << 10;
+constexpr int kPortableCluster = 8;  // every device with clusters has them up to this size
 
 std::string describe_launch(const Plan& plan, const PlanKernel& k) {
   return fmt::format("kernel '{}' of program '{}' with {} blocks of {} threads and {} bytes of shared memory",
@@ -152,7 +153,32 @@ void CudaProgram::load_module() {
       context_->expect(driver.cuFuncSetAttribute(kernel.function, kFunctionMaxDynamicShared, k.shared_bytes),
                        fmt::format("reserving the shared memory of {}", *kernel.launch));
     }
+    if (k.cluster > 1) check_clusters_fit(kernel);
     kernels_.push_back(std::move(kernel));
+  }
+}
+
+// The size of its clusters is in the kernel's code; whether the device has room for one, only the driver knows.
+void CudaProgram::check_clusters_fit(const Kernel& kernel) const {
+  const Driver& driver = context_->driver();
+  const PlanKernel& k = *kernel.plan;
+  if (k.cluster > kPortableCluster) {
+    context_->expect(driver.cuFuncSetAttribute(kernel.function, kFunctionLargeClusters, 1),
+                     fmt::format("allowing clusters of {} blocks in {}", k.cluster, *kernel.launch));
+  }
+  LaunchAttribute cluster{.id = kLaunchClusterDimension};
+  cluster.value[0] = static_cast<unsigned>(k.cluster);
+  cluster.value[1] = cluster.value[2] = 1;
+  const LaunchConfig config{.grid = {static_cast<unsigned>(k.grid), 1, 1},
+                            .block = {static_cast<unsigned>(k.block), 1, 1},
+                            .shared_bytes = static_cast<unsigned>(k.shared_bytes),
+                            .attributes = &cluster,
+                            .attribute_count = 1};
+  int clusters = 0;
+  context_->expect(driver.cuOccupancyMaxActiveClusters(&clusters, kernel.function, &config),
+                   fmt::format("asking how many clusters of {} fit", *kernel.launch));
+  if (clusters == 0) {
+    throw DeviceError(fmt::format("{}: not one cluster of {} blocks fits on the device", *kernel.launch, k.cluster));
   }
 }
 

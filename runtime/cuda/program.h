@@ -30,6 +30,7 @@ class CudaProgram final : public Program {
 
   void check_fits(const Target& target) const;
   void load_module();
+  void check_clusters_fit(const Kernel& kernel) const;
   void lay_out_temporaries();
 
   Plan plan_;
