@@ -171,8 +171,10 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   Fusion fusion = timed(c.times, "fuse", [&] { return fuse(c.simplified); });
   std::erase_if(fusion.regions, empty);
   c.cuts = std::move(fusion.cuts);
+  c.recomputed = std::move(fusion.recomputed);
   std::vector<Group> groups = timed(c.times, kGroup, [&] {
-    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts, !is_disabled(options, kGroup));
+    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts,
+                 !is_disabled(options, kGroup));
   });
 
   std::vector<std::vector<Binding>> bindings;
@@ -206,7 +208,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
     for (CompiledKernel& k : c.kernels) {
       Lowered lowered = lower(k.group, c.simplified, k.schedules(), options.alignment);
       if (!k.group.staged())
-        lowered.kernel.blocks_together = blocks_together(k.group.stages[0], k.choices[0].schedule, options.target);
+        lowered.kernel.blocks_together =
+            blocks_together(k.group.stages[0], k.choices[0].schedule, options.target);
       verify_kernel(lowered.kernel);
       k.kernel = std::move(lowered.kernel);
       bindings.push_back(std::move(lowered.bindings));

@@ -58,6 +58,7 @@ struct Compilation {
   Target target;
   std::vector<CompiledKernel> kernels;
   std::vector<compiler::Cut> cuts;
+  std::vector<compiler::Recomputed> recomputed;
   Plan plan;
   std::string llvm;  // LLVM assembly of the module, primitives not yet bound
   std::vector<PassTime> times;

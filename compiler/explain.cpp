@@ -76,7 +76,8 @@ std::vector<ReductionPlace> results(const ir::Graph& g, const CompiledKernel& k)
           place += r.temporary ? ", a table in global memory" : ", the output";
         }
       }
-      all.push_back({fmt::format("{} = {}", node_name(g, e.node), g.node(e.node).op_name()), std::move(place)});
+      all.push_back(
+          {fmt::format("{} = {}", node_name(g, e.node), g.node(e.node).op_name()), std::move(place)});
     }
   }
   return all;
@@ -168,12 +169,19 @@ std::string Compilation::explain() const {
     text += fmt::format("  launch     {}\n", launch(k));
     text += fmt::format("  bytes      {} read, {} written, {:.1f} us predicted\n", k.estimate.bytes_read,
                         k.estimate.bytes_written, k.estimate.microseconds);
-    for (const ReductionPlace& r : results(simplified, k)) text += fmt::format("  result     {}: {}\n", r.node, r.place);
+    for (const ReductionPlace& r : results(simplified, k))
+      text += fmt::format("  result     {}: {}\n", r.node, r.place);
     for (const std::string& n : node_names(simplified, k.group)) text += fmt::format("  node       {}\n", n);
   }
   for (const Cut& cut : cuts) {
-    text += fmt::format("\ncut {} -> {}: {}{}\n", node_name(simplified, cut.from), node_name(simplified, cut.to),
-                        compiler::text(cut.reason), cut.detail.empty() ? "" : ", " + cut.detail);
+    text +=
+        fmt::format("\ncut {} -> {}: {}{}\n", node_name(simplified, cut.from), node_name(simplified, cut.to),
+                    compiler::text(cut.reason), cut.detail.empty() ? "" : ", " + cut.detail);
+  }
+  for (const Recomputed& r : recomputed) {
+    text += fmt::format(
+        "\nrecomputed {} in {} kernels: {} bytes are read again, {} would move if it were stored\n",
+        node_name(simplified, r.node), r.regions, r.bytes_again, r.bytes_stored);
   }
   return text;
 }
@@ -195,7 +203,8 @@ std::string Compilation::explain_json() const {
                         {"residency", residency(k, i)}});
     }
     Json reductions = Json::array();
-    for (const ReductionPlace& r : results(simplified, k)) reductions.push_back({{"node", r.node}, {"place", r.place}});
+    for (const ReductionPlace& r : results(simplified, k))
+      reductions.push_back({{"node", r.node}, {"place", r.place}});
     // A kernel of one stage is that stage.
     const bool staged = k.group.staged();
     Json one = {{"name", k.group.name}, {"nodes", node_names(simplified, k.group)}};
@@ -223,6 +232,13 @@ std::string Compilation::explain_json() const {
                             {"to", node_name(simplified, c.to)},
                             {"reason", compiler::text(c.reason)}});
     if (!c.detail.empty()) root["cuts"].back()["detail"] = c.detail;
+  }
+  root["recomputed"] = Json::array();
+  for (const Recomputed& r : recomputed) {
+    root["recomputed"].push_back({{"node", node_name(simplified, r.node)},
+                                  {"kernels", r.regions},
+                                  {"bytes_again", r.bytes_again},
+                                  {"bytes_if_stored", r.bytes_stored}});
   }
   root["bytes_min"] = bytes_min();
   root["bytes_total"] = bytes_total();

@@ -26,10 +26,9 @@ class Printer {
     for (const Buffer& b : k_.buffers) {
       buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
     }
-    text_ = fmt::format("kernel {}({})  grid {}, {}block {}, shared {} bytes\n", k_.name,
-                        fmt::join(buffers, ", "), k_.grid,
-                        k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
-                        k_.shared_bytes());
+    text_ = fmt::format(
+        "kernel {}({})  grid {}, {}block {}, shared {} bytes\n", k_.name, fmt::join(buffers, ", "), k_.grid,
+        k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block, k_.shared_bytes());
     for (const Array& a : k_.arrays) {
       text_ += fmt::format("  {} {}: {}[{}]\n", a.space == Space::shared ? "shared" : "registers", a.name,
                            bz::name(a.dtype), a.elements);

@@ -113,7 +113,8 @@ struct Set {
   ValueId value;
   ValueId mask = kNone;
   int width = 1;
-  std::optional<Index> rank = {};  // of a shared array: the block of the cluster that has it, instead of the thread's own
+  std::optional<Index> rank =
+      {};  // of a shared array: the block of the cluster that has it, instead of the thread's own
 };
 // ---- threads ----
 enum class Scope : std::uint8_t { block, cluster };

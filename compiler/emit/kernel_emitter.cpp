@@ -91,7 +91,8 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr(llvm::Attribute::WillReturn);
-  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared || name == simt::kClusterShared) {
+  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared ||
+      name == simt::kClusterShared) {
     f->setDoesNotAccessMemory();
     f->addFnAttr(llvm::Attribute::Speculatable);
   } else {
@@ -403,8 +404,7 @@ void KernelEmitter::emit(const Load& s) {
 }
 
 void KernelEmitter::emit(const Store& s) {
-  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
-        s.width, s.value, s.mask);
+  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.width, s.value, s.mask);
 }
 
 void KernelEmitter::emit(const Get& s) {

@@ -89,7 +89,8 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
     return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_wait_aligned), {});
   });
   bind(m, simt::kClusterShared, [&](auto& b, auto& call) {
-    return b.CreateCall(intrinsic(I::nvvm_mapa_shared_cluster), {call.getArgOperand(0), call.getArgOperand(1)});
+    return b.CreateCall(intrinsic(I::nvvm_mapa_shared_cluster),
+                        {call.getArgOperand(0), call.getArgOperand(1)});
   });
   bind(m, simt::kShuffleXor, [&](auto& b, auto& call) {
     return b.CreateCall(intrinsic(I::nvvm_shfl_sync_bfly_i32),

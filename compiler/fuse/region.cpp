@@ -47,8 +47,8 @@ std::string print(const Region& region, const ir::Graph& graph) {
   };
   std::string text =
       fmt::format("region {}: {}kept {}, reduced {}, {} phase{}\n", region.name,
-                  region.outer.empty() ? "" : fmt::format("outer {}, ", axes(region.outer)), axes(region.kept),
-                  axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
+                  region.outer.empty() ? "" : fmt::format("outer {}, ", axes(region.outer)),
+                  axes(region.kept), axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
   for (std::size_t i = 0; i < region.exprs.size(); ++i) {
     const Expr& e = region.exprs[i];
     std::vector<std::string> operands;
@@ -82,8 +82,8 @@ std::string print(const Region& region, const ir::Graph& graph) {
     text += fmt::format("  e{} = {}\n", i, what);
   }
   for (const Root& r : region.roots) {
-    text += fmt::format("  store {}{}[{}] = e{}\n", r.table < 0 ? "" : "table ", label(r.node), r.offset.str(var),
-                        r.expr);
+    text += fmt::format("  store {}{}[{}] = e{}\n", r.table < 0 ? "" : "table ", label(r.node),
+                        r.offset.str(var), r.expr);
   }
   return text;
 }

@@ -75,9 +75,9 @@ std::int64_t product(const std::vector<IndexVar>& vars);  // of the extents
 struct Region {
   std::string name;
   std::vector<IndexVar> outer, kept, reduced;  // outermost first, in the order they are flattened
-  std::vector<std::string> var_names;   // by variable id
-  std::vector<Expr> exprs;              // operands first
-  std::vector<Reduction> reductions;    // in order of phase
+  std::vector<std::string> var_names;          // by variable id
+  std::vector<Expr> exprs;                     // operands first
+  std::vector<Reduction> reductions;           // in order of phase
   std::vector<Root> roots;
 
   std::int64_t teams() const;        // product of the outer extents

@@ -22,8 +22,7 @@ class Lowering {
 
   Lowered run() {
     const Schedule& first = schedules_[0];
-    const std::int64_t teams =
-        group_.staged() ? group_.teams() : extent_of(group_.stages[0], first).blocks;
+    const std::int64_t teams = group_.staged() ? group_.teams() : extent_of(group_.stages[0], first).blocks;
     kernel::Kernel& k = out_.kernel;
     k.name = group_.name;
     k.vars = {"lane"};
@@ -50,11 +49,13 @@ class Lowering {
     }
     for (const Region& region : group_.stages) {
       for (const Root& r : region.roots) {
-        if (r.table < 0) kernel_.roots[{r.node, r.temporary}] = add_buffer({r.node, r.temporary, true}, r.stored);
+        if (r.table < 0)
+          kernel_.roots[{r.node, r.temporary}] = add_buffer({r.node, r.temporary, true}, r.stored);
       }
     }
     for (const Table& t : group_.tables)
-      kernel_.tables.push_back(b_.array("table_" + label(graph_, t.node), t.dtype, t.elements, kernel::Space::shared));
+      kernel_.tables.push_back(
+          b_.array("table_" + label(graph_, t.node), t.dtype, t.elements, kernel::Space::shared));
   }
 
   kernel::BufferId add_buffer(Binding binding, DType stored) {
@@ -119,7 +120,8 @@ class Lowering {
 
 }  // namespace
 
-Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules, int alignment) {
+Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules,
+              int alignment) {
   return Lowering(group, graph, schedules, alignment).run();
 }
 

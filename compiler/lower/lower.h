@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "compiler/fuse/group.h"
+#include "compiler/group/group.h"
 #include "compiler/schedule/schedule.h"
 #include "ir/kernel.h"
 

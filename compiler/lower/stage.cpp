@@ -18,7 +18,8 @@ using Handle = ScalarBuilder::Handle;
 
 class StageLowering {
  public:
-  StageLowering(KernelContext& kernel, const Region& region, const Schedule& schedule, const StagePlace& place)
+  StageLowering(KernelContext& kernel, const Region& region, const Schedule& schedule,
+                const StagePlace& place)
       : kernel_(kernel),
         b_(kernel.builder),
         region_(region),
@@ -349,7 +350,8 @@ class StageLowering {
 
   std::string place_name(const Root& root) const {
     const kernel::Kernel& k = kernel_.out.kernel;
-    if (root.table >= 0) return k.arrays[static_cast<std::size_t>(kernel_.tables[static_cast<std::size_t>(root.table)])].name;
+    if (root.table >= 0)
+      return k.arrays[static_cast<std::size_t>(kernel_.tables[static_cast<std::size_t>(root.table)])].name;
     return k.buffers[static_cast<std::size_t>(kernel_.roots.at({root.node, root.temporary}))].name;
   }
 
@@ -440,8 +442,7 @@ class StageLowering {
     std::vector<kernel::ArrayId> arrays;
     Handles start;
     for (std::size_t c = 0; c < types.size(); ++c) {
-      arrays.push_back(
-          b_.array(array_name(name, r, c), types[c], state_width(), kernel::Space::registers));
+      arrays.push_back(b_.array(array_name(name, r, c), types[c], state_width(), kernel::Space::registers));
       start.push_back(b_.widen(b_.constant(none[c]), state_width()));
     }
     set_state(arrays, start, Index(0));
@@ -486,16 +487,18 @@ class StageLowering {
     if (warps > 1) {
       const Index warp = floordiv(place_.thread_reduced, in_warp);
       const IndexBound first{mod(place_.thread_reduced, in_warp), 0, 1};
-      state = gather(r, state, "part", warps, kernel::Scope::block, [&](const auto& arrays, const auto& slot) {
-        b_.when(b_.inside({first}), [&] { set_state(arrays, state, slot(warp)); });
-      });
+      state =
+          gather(r, state, "part", warps, kernel::Scope::block, [&](const auto& arrays, const auto& slot) {
+            b_.when(b_.inside({first}), [&] { set_state(arrays, state, slot(warp)); });
+          });
     }
     if (s_.cluster > 1) {  // thread i of a domain writes to block i
       const Index to = mod(place_.thread_reduced, s_.cluster);
       const IndexBound writes{place_.thread_reduced, 0, s_.cluster};
-      state = gather(r, state, "block", s_.cluster, kernel::Scope::cluster, [&](const auto& arrays, const auto& slot) {
-        b_.when(b_.inside({writes}), [&] { set_state(arrays, state, slot(share_), to); });
-      });
+      state = gather(r, state, "block", s_.cluster, kernel::Scope::cluster,
+                     [&](const auto& arrays, const auto& slot) {
+                       b_.when(b_.inside({writes}), [&] { set_state(arrays, state, slot(share_), to); });
+                     });
     }
     return state;
   }
@@ -505,7 +508,8 @@ class StageLowering {
   Handles gather(int r, Handles state, std::string_view name, int parts, kernel::Scope scope, F&& write) {
     const std::vector<DType> types = state_dtypes(r);
     const auto slot = [&](const Index& part) {
-      return s_.lanes_reduced ? place_.thread_kept * parts + part : part * s_.threads_kept + place_.thread_kept;
+      return s_.lanes_reduced ? place_.thread_kept * parts + part
+                              : part * s_.threads_kept + place_.thread_kept;
     };
     std::vector<kernel::ArrayId> arrays;
     for (std::size_t c = 0; c < types.size(); ++c) {
@@ -533,7 +537,9 @@ class StageLowering {
   // "part0_1"; in a kernel of several stages "s1_part0_1".
   template <class... Numbers>
   std::string array_name(std::string_view name, Numbers... numbers) const {
-    return fmt::format("{}{}{}", place_.prefix, name, fmt::join(std::array<std::size_t, sizeof...(numbers)>{static_cast<std::size_t>(numbers)...}, "_"));
+    return fmt::format(
+        "{}{}{}", place_.prefix, name,
+        fmt::join(std::array<std::size_t, sizeof...(numbers)>{static_cast<std::size_t>(numbers)...}, "_"));
   }
 
   KernelContext& kernel_;
@@ -554,7 +560,8 @@ class StageLowering {
 
 }  // namespace
 
-void lower_stage(KernelContext& kernel, const Region& region, const Schedule& schedule, const StagePlace& place) {
+void lower_stage(KernelContext& kernel, const Region& region, const Schedule& schedule,
+                 const StagePlace& place) {
   StageLowering(kernel, region, schedule, place).run();
 }
 

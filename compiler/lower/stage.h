@@ -14,7 +14,7 @@ namespace bz::compiler {
 struct KernelContext {
   Lowered& out;
   KernelBuilder& builder;
-  std::map<NodeId, kernel::BufferId> sources;                  // of loads
+  std::map<NodeId, kernel::BufferId> sources;                 // of loads
   std::map<std::pair<NodeId, bool>, kernel::BufferId> roots;  // of stores: node, whether to a temporary
   std::vector<kernel::ArrayId> tables;
 };
@@ -30,6 +30,7 @@ struct StagePlace {
   std::string prefix;  // of the names of its arrays
 };
 
-void lower_stage(KernelContext& kernel, const Region& region, const Schedule& schedule, const StagePlace& place);
+void lower_stage(KernelContext& kernel, const Region& region, const Schedule& schedule,
+                 const StagePlace& place);
 
 }  // namespace bz::compiler

@@ -80,8 +80,10 @@ void add_with_keeps(std::vector<Schedule>& out, Schedule s, const Region& region
 void set_threads(Schedule& s, const Region& region, int threads) {
   while (threads_of(s) < threads) {
     const std::int64_t handled = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
-    const std::int64_t shared = static_cast<std::int64_t>(s.threads_reduced) * (s.lanes_reduced ? s.vector : 1);
-    (handled < region.domains() || 2 * shared > region.domain_size() ? s.threads_kept : s.threads_reduced) *= 2;
+    const std::int64_t shared =
+        static_cast<std::int64_t>(s.threads_reduced) * (s.lanes_reduced ? s.vector : 1);
+    (handled < region.domains() || 2 * shared > region.domain_size() ? s.threads_kept : s.threads_reduced) *=
+        2;
   }
   while (threads_of(s) > threads) (s.threads_kept > 1 ? s.threads_kept : s.threads_reduced) /= 2;
 }
@@ -196,8 +198,8 @@ Choice choose(const Region& region, const Target& target, const Bounds& bounds) 
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  std::vector<Schedule> candidates =
-      rows ? row_candidates(region, target, full, bounds.team) : column_candidates(region, target, full, bounds.team);
+  std::vector<Schedule> candidates = rows ? row_candidates(region, target, full, bounds.team)
+                                          : column_candidates(region, target, full, bounds.team);
   std::vector<Refusal> refused;
   for (Schedule& s : candidates) {
     if (bounds.threads != 0) set_threads(s, region, bounds.threads);

@@ -152,6 +152,14 @@ Extent extent_of(const Region& region, const Schedule& s) {
   return e;
 }
 
+std::int64_t shared_bytes(const Region& region, const Schedule& s) {
+  std::int64_t bytes = partial_bytes(region, s);
+  if (s.keep != Keep::shared) return bytes;
+  const std::int64_t elements = elements_per_thread(s, extent_of(region, s)) * threads_of(s);
+  for (const ExprId id : kept_values(region)) bytes += elements * size_of(kept_dtype(region, id));
+  return bytes;
+}
+
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
   const int threads = threads_of(s);
   if (threads > target.max_threads_per_block) {
@@ -160,12 +168,13 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   if (s.threads_reduced > 1 && threads % 32 != 0) {
     return fmt::format("{} threads that share a domain do not fill warps of 32", threads);
   }
-  if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1 || s.cluster > 1)) return "nothing is reduced";
+  if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1 || s.cluster > 1))
+    return "nothing is reduced";
   if (s.cluster > target.max_cluster)
     return fmt::format("clusters of {} blocks, the device has them up to {}", s.cluster, target.max_cluster);
   if (s.cluster > s.threads_reduced) {
-    return fmt::format("{} blocks that share a domain, each needs as many threads that do and has {}", s.cluster,
-                       s.threads_reduced);
+    return fmt::format("{} blocks that share a domain, each needs as many threads that do and has {}",
+                       s.cluster, s.threads_reduced);
   }
   if (!s.lanes_reduced && s.vector > 1) {
     if (region.kept.empty()) return "no kept variable to run lanes along";
@@ -180,7 +189,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
                        region.reduced.back().extent);
   }
   const Extent e = extent_of(region, s);
-  if (e.blocks * s.cluster > 0x7fffffff) return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks * s.cluster);
+  if (e.blocks * s.cluster > 0x7fffffff)
+    return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks * s.cluster);
   std::int64_t bytes = partial_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes,
@@ -197,9 +207,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
       return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
     return std::nullopt;
   }
-  const std::vector<ExprId> kept = kept_values(region);
-  if (kept.empty()) return "no phase needs the domain of an earlier one";
-  for (const ExprId id : kept) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
+  if (kept_values(region).empty()) return "no phase needs the domain of an earlier one";
+  bytes = shared_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes,
                        target.max_shared_bytes);

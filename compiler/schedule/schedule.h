@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/fuse/group.h"
+#include "compiler/group/group.h"
 #include "ir/target.h"
 
 namespace bz::compiler {
@@ -82,6 +82,9 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
 // exponential twice. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
 
+// Shared memory of a block: for the exchange of partial results, and for what is kept.
+std::int64_t shared_bytes(const Region& region, const Schedule& s);
+
 // Why the schedule cannot serve the region on the target; nullopt when it can.
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target);
 
@@ -110,7 +113,8 @@ struct Estimate {
   std::int64_t bytes_read = 0, bytes_written = 0;  // of DRAM
   double microseconds = 0;
 };
-Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph, const Target& target);
+Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph,
+                  const Target& target);
 
 // Vectors along the reduced variable start at an aligned address: how many elements before the domain, 0 to vector - 1.
 Index aligned_start(const Region& region, const Schedule& s);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/fuse/cost.h"
 #include "compiler/schedule/schedule.h"
 #include "support/error.h"
 
@@ -54,26 +55,30 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
     }
   }
   if (bounds.threads == 0) bounds.threads = threads;
+  Target left = target;  // with the shared memory that tables and earlier stages leave
+  for (const Table& t : group.tables)
+    left.max_shared_bytes -= static_cast<int>((t.elements * size_of(t.dtype) + 15) / 16 * 16);
   for (Region& region : group.stages) {
     const std::optional<Schedule> s = forced(region.name);
-    if (!s) {
-      choices.push_back(choose_form(region, target, bounds));
-      continue;
-    }
-    choices.push_back(force(region, target, *s));
+    choices.push_back(s ? force(region, left, *s) : choose_form(region, left, bounds));
+    left.max_shared_bytes -= static_cast<int>(shared_bytes(region, choices.back().schedule));
+    if (!s) continue;
     if (threads_of(*s) != bounds.threads) {
-      throw Error(fmt::format("kernel {} cannot have schedule '{}' for {}: {} threads, another of its stages has {}",
-                              group.name, to_string(*s), region.name, threads_of(*s), bounds.threads));
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: {} threads, another of its stages has {}",
+                      group.name, to_string(*s), region.name, threads_of(*s), bounds.threads));
     }
     if (s->cluster != 1 && s->cluster != group.cluster) {
-      throw Error(fmt::format("kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
-                              group.name, to_string(*s), region.name, s->cluster, group.cluster));
+      throw Error(fmt::format(
+          "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
+          group.name, to_string(*s), region.name, s->cluster, group.cluster));
     }
   }
   return choices;
 }
 
-Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph, const Target& target) {
+Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph,
+                  const Target& target) {
   Estimate e;
   std::set<NodeId> read;
   for (std::size_t i = 0; i < group.stages.size(); ++i) {
@@ -92,14 +97,17 @@ Estimate estimate(const Group& group, std::span<const Choice> choices, const ir:
       if (r.table < 0) e.bytes_written += graph.type(r.node).elements() * size_of(r.stored);
     }
   }
-  // Launch latency, and copy speed scaled by the share of the multiprocessors that have a block.
+  // Launch latency, and copy speed or arithmetic scaled by the share of the multiprocessors that have a block.
   constexpr double kLaunchUs = 2.0;  // one small kernel in a graph, H200
-  const std::int64_t blocks = group.staged() ? group.teams() * group.cluster
-                                             : extent_of(group.stages[0], choices[0].schedule).blocks *
-                                                   choices[0].schedule.cluster;
+  const std::int64_t blocks =
+      group.staged() ? group.teams() * group.cluster
+                     : extent_of(group.stages[0], choices[0].schedule).blocks * choices[0].schedule.cluster;
   const double busy = std::min(1.0, static_cast<double>(blocks) / target.multiprocessors);
   const double bytes = static_cast<double>(e.bytes_read + e.bytes_written);
-  e.microseconds = kLaunchUs + bytes / (target.dram_bytes_per_second * std::max(busy, 0.01)) * 1e6;
+  double arithmetic = 0;
+  for (const Region& region : group.stages) arithmetic += arithmetic_seconds(region, target);
+  const double seconds = std::max(bytes / target.dram_bytes_per_second, arithmetic) / std::max(busy, 0.01);
+  e.microseconds = kLaunchUs + seconds * 1e6;
   return e;
 }
 

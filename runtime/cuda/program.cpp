@@ -178,7 +178,8 @@ void CudaProgram::check_clusters_fit(const Kernel& kernel) const {
   context_->expect(driver.cuOccupancyMaxActiveClusters(&clusters, kernel.function, &config),
                    fmt::format("asking how many clusters of {} fit", *kernel.launch));
   if (clusters == 0) {
-    throw DeviceError(fmt::format("{}: not one cluster of {} blocks fits on the device", *kernel.launch, k.cluster));
+    throw DeviceError(
+        fmt::format("{}: not one cluster of {} blocks fits on the device", *kernel.launch, k.cluster));
   }
 }
 

@@ -140,8 +140,10 @@ std::string random_schedules(const ir::Graph& g, std::uint64_t seed) {
                                  .threads_reduced = 1 << dice.below(9),
                                  .unroll = 1 << dice.below(4),
                                  .keep = static_cast<compiler::Keep>(dice.below(3))};
-      if (compiler::refuse(k.region, s, options.target)) continue;
-      text += fmt::format("{}: {}; ", k.region.name, to_string(s));
+      // The other stages of a kernel follow the one that is forced.
+      const compiler::Region& region = k.group.stages[dice.below(k.group.stages.size())];
+      if (compiler::refuse(region, s, options.target)) continue;
+      text += fmt::format("{}: {}; ", region.name, to_string(s));
       break;
     }
   }

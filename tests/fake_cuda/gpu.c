@@ -149,6 +149,12 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   FAIL_IF_TOLD();
   return success;
 }
+int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
+  (void)function, (void)config;
+  *clusters = 1;
+  FAIL_IF_TOLD();
+  return success;
+}
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
   (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
@@ -265,6 +271,7 @@ int cuGetProcAddress(const char* name, void** function, int version, uint64_t fl
       KNOWN(cuModuleUnload),
       KNOWN(cuModuleGetFunction),
       KNOWN(cuFuncSetAttribute),
+      KNOWN(cuOccupancyMaxActiveClusters),
       KNOWN(cuLaunchKernel),
       KNOWN(cuMemAlloc),
       KNOWN(cuMemFree),

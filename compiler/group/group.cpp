@@ -1,4 +1,4 @@
-#include "compiler/fuse/group.h"
+#include "compiler/group/group.h"
 
 #include <fmt/format.h>
 
@@ -8,17 +8,26 @@
 #include <optional>
 #include <set>
 
+#include "compiler/fuse/cost.h"
+#include "compiler/fuse/digits.h"
+
 namespace bz::compiler {
 namespace {
 
 // Shared memory that the tables of a group may take together.
 constexpr std::int64_t kTableBytes = 48 << 10;
+// An access that moves less than this part of what another one does hardly counts.
+constexpr std::int64_t kMinor = 8;
+// Elements that keep a block busy.
+constexpr double kElementsPerBlock = 512;
 // What a domain has side by side in memory should fill the lines of the cache.
 constexpr std::int64_t kContiguousBytes = 128;
 // Of one small kernel in a graph; H200, 2026-11.
 constexpr double kLaunchSeconds = 2e-6;
 // A second read that hits L2, against the copy speed of DRAM; and how much of L2 can be counted on. H200, 2026-11.
 constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;
+// Teams without a tie by data that a region is tried with.
+constexpr std::size_t kSiblings = 8;
 // The share of the multiprocessors that keeps DRAM busy.
 constexpr double kSaturating = 0.75;
 // Multiprocessors that clusters of 1, 2, 4, 8, 16 blocks reach: they do not cross the chip's processing clusters, which are
@@ -32,32 +41,10 @@ std::int64_t coefficient(const Index& e, std::int32_t var) {
   return 0;
 }
 
-// The variables of an offset that is the sum of a coefficient times each, innermost first, so that each can be told from
-// the offset: variable = offset / coefficient % extent. nullopt for another offset.
-struct Digit {
-  IndexVar var;
-  std::int64_t step;
-  Index of(const Index& offset) const { return mod(floordiv(offset, step), var.extent); }
-};
-std::optional<std::vector<Digit>> digits_of(const Index& offset) {
-  std::vector<Digit> digits;
-  for (const Index::Term& t : offset.terms()) {
-    if (t.atom->kind != Index::Atom::Kind::var || t.coef <= 0) return std::nullopt;
-    digits.push_back({t.atom->variable, t.coef});
-  }
-  std::sort(digits.begin(), digits.end(), [](const Digit& a, const Digit& b) { return a.step < b.step; });
-  std::int64_t reached = 1;
-  for (const Digit& d : digits) {
-    if (d.step < reached) return std::nullopt;
-    reached = d.step * d.var.extent;
-  }
-  if (offset.constant() != 0) return std::nullopt;
-  return digits;
-}
-
 class Grouper {
  public:
-  Grouper(std::vector<Region> regions, const ir::Graph& graph, const Target& target, std::vector<Cut>& cuts, bool join)
+  Grouper(std::vector<Region> regions, const ir::Graph& graph, const Target& target, std::vector<Cut>& cuts,
+          bool join)
       : regions_(std::move(regions)), graph_(graph), target_(target), cuts_(cuts), join_(join) {}
 
   std::vector<Group> run() {
@@ -72,11 +59,12 @@ class Grouper {
     }
     for (std::size_t i = 0; i < regions_.size(); ++i) {
       for (const NodeId s : regions_[i].sources()) {
-        if (const auto o = owner_.find(s); o != owner_.end()) consumers_[o->second].insert(static_cast<int>(i));
+        if (const auto o = owner_.find(s); o != owner_.end())
+          consumers_[o->second].insert(static_cast<int>(i));
       }
     }
     // From the last region back, so that a region's consumers have settled when it is its turn to join them.
-    for (int producer = static_cast<int>(regions_.size()) - 1; join_ && producer >= 0; --producer) join(producer);
+    for (int i = static_cast<int>(regions_.size()) - 1; join_ && i >= 0; --i) join(i);
     std::vector<Group> groups;
     for (std::size_t i = 0; i < regions_.size(); ++i) {
       // A group stands where its last stage was: what the others need has run by then.
@@ -102,56 +90,92 @@ class Grouper {
 
   Region& region(int i) { return regions_[static_cast<std::size_t>(i)]; }
   const Root* stored(int producer, NodeId node) {
+    if (const auto o = owner_.find(node); o == owner_.end() || o->second != producer) return nullptr;
     for (const Root& r : region(producer).roots) {
       if (r.node == node && r.stored == compute_dtype(r.stored)) return &r;
     }
     return nullptr;
   }
 
-  void join(int producer) {
-    const auto users = consumers_.find(producer);
-    if (users == consumers_.end()) return;
-    const int home = home_[static_cast<std::size_t>(*users->second.begin())];
-    for (const int u : users->second) {
-      if (home_[static_cast<std::size_t>(u)] != home) return;
-    }
-    Team& team = teams_[static_cast<std::size_t>(home)];
-    std::optional<Team> joined = common(producer, team);
-    if (!joined || !tables_fit(*joined)) return;
-    if (const std::string why = choose_cluster(producer, team, *joined); !why.empty()) {
-      for (Cut& c : cuts_) {
-        if (stored(producer, c.from) == nullptr) continue;
-        c.reason = CutReason::domain_too_large;
-        c.detail = why;
+  // Makes the region a stage in front of those that use what it stores or, if nothing does, of one that reads the same.
+  void join(int i) {
+    std::set<int> homes;
+    const auto users = consumers_.find(i);
+    if (users != consumers_.end()) {
+      for (const int u : users->second) homes.insert(home_[static_cast<std::size_t>(u)]);
+      if (homes.size() > 1) return;
+    } else {
+      // Later regions do not wait for it, and those after it in the order do not feed it.
+      for (std::size_t later = static_cast<std::size_t>(i) + 1;
+           later < regions_.size() && homes.size() < kSiblings; ++later) {
+        const int home = home_[later];
+        if (teams_[static_cast<std::size_t>(home)].members.front() > i) homes.insert(home);
       }
+    }
+    for (const int home : homes) {
+      Team& team = teams_[static_cast<std::size_t>(home)];
+      std::optional<Team> joined = common(i, team);
+      if (!joined || !tables_fit(*joined)) continue;
+      if (const std::string why = choose_cluster(i, team, *joined); !why.empty()) {
+        for (Cut& c : cuts_) {
+          if (stored(i, c.from) == nullptr) continue;
+          c.reason = CutReason::domain_too_large;
+          c.detail = why;
+        }
+        continue;
+      }
+      team = std::move(*joined);
+      home_[static_cast<std::size_t>(i)] = home;
       return;
     }
-    team = std::move(*joined);
-    home_[static_cast<std::size_t>(producer)] = home;
   }
 
-  // The team with the producer in it; nullopt when they have nothing in common.
-  std::optional<Team> common(int producer, const Team& team) {
-    std::vector<std::optional<IndexVar>> own(team.outer.size());
-    std::vector<bool> seen(team.outer.size(), false);
+  // Two offsets in one piece of memory: the digits of what the new stage stores or loads there, and where a member does.
+  struct Tie {
+    std::vector<Digit> digits;
+    std::size_t member;
+    const Index* offset;
+  };
+  // Of all that the region gives to the team; else of all that both read. nullopt when an offset does not say.
+  std::optional<std::vector<Tie>> ties(int i, const Team& team) {
+    std::vector<Tie> given, shared;
     for (std::size_t m = 0; m < team.members.size(); ++m) {
       for (const Expr& e : region(team.members[m]).exprs) {
-        const Root* root = e.kind == Expr::Kind::load ? stored(producer, e.source) : nullptr;
-        if (root == nullptr) continue;
-        const auto digits = digits_of(root->offset);
-        if (!digits) return std::nullopt;
-        for (std::size_t p = 0; p < team.outer.size(); ++p) {
-          std::optional<IndexVar> mine;
-          for (const Digit& d : *digits) {
-            const auto& kept = region(producer).kept;
-            if (d.var.extent == team.outer[p][m].extent && d.of(e.index).as_var() == team.outer[p][m].id &&
-                std::find(kept.begin(), kept.end(), d.var) != kept.end()) {
-              mine = d.var;
-            }
-          }
-          own[p] = !seen[p] || (mine && own[p] && *mine == *own[p]) ? mine : std::nullopt;
-          seen[p] = true;
+        if (e.kind != Expr::Kind::load) continue;
+        if (const Root* root = stored(i, e.source)) {
+          const auto digits = digits_of(root->offset);
+          if (!digits) return std::nullopt;
+          given.push_back({*digits, m, &e.index});
+          continue;
         }
+        for (const Expr& own : region(i).exprs) {
+          if (own.kind != Expr::Kind::load || own.source != e.source || !own.varies || !e.varies) continue;
+          if (const auto digits = digits_of(own.index)) shared.push_back({*digits, m, &e.index});
+        }
+      }
+    }
+    return given.empty() ? shared : given;
+  }
+
+  // The team with the region in it; nullopt when they have nothing in common.
+  std::optional<Team> common(int producer, const Team& team) {
+    const std::optional<std::vector<Tie>> all = ties(producer, team);
+    if (!all || all->empty()) return std::nullopt;
+    std::vector<std::optional<IndexVar>> own(team.outer.size());
+    std::vector<bool> seen(team.outer.size(), false);
+    const auto& kept = region(producer).kept;
+    for (const Tie& tie : *all) {
+      for (std::size_t p = 0; p < team.outer.size(); ++p) {
+        const IndexVar& theirs = team.outer[p][tie.member];
+        std::optional<IndexVar> mine;
+        for (const Digit& d : tie.digits) {
+          if (d.var.extent == theirs.extent && d.of(*tie.offset).as_var() == theirs.id &&
+              std::find(kept.begin(), kept.end(), d.var) != kept.end()) {
+            mine = d.var;
+          }
+        }
+        own[p] = !seen[p] || (mine && own[p] && *mine == *own[p]) ? mine : std::nullopt;
+        seen[p] = true;
       }
     }
     Team joined{{producer}, {}};
@@ -165,22 +189,24 @@ class Grouper {
     return joined;
   }
 
-  // Whether what lies side by side in memory stays with one team.
+  // Whether what lies side by side in memory stays with one team, in the accesses that move the most.
   bool keeps_lines_whole(const std::vector<int>& members, const std::vector<IndexVar>& position) {
     for (std::size_t m = 0; m < members.size(); ++m) {
       const Region& r = region(members[m]);
-      const auto narrow = [&](const Index& e, DType t) {
+      std::int64_t most = 0, most_narrow = 0;
+      const auto access = [&](const Index& e, DType t) {
+        std::vector<IndexVar> vars;
+        e.collect_vars(vars);
+        const std::int64_t bytes = product(vars) * size_of(t);
         const std::int64_t c = coefficient(e, position[m].id);
-        return c != 0 && c * size_of(t) < kContiguousBytes;
+        most = std::max(most, bytes);
+        if (c != 0 && c * size_of(t) < kContiguousBytes) most_narrow = std::max(most_narrow, bytes);
       };
       for (const Expr& e : r.exprs) {
-        const auto o = owner_.find(e.source);
-        const bool table = o != owner_.end() && member({members, {}}, o->second) < members.size();
-        if (e.kind == Expr::Kind::load && e.varies && !table && narrow(e.index, e.stored)) return false;
+        if (e.kind == Expr::Kind::load) access(e.index, e.stored);
       }
-      for (const Root& root : r.roots) {
-        if (root.varies && narrow(root.offset, root.stored)) return false;
-      }
+      for (const Root& root : r.roots) access(root.offset, root.stored);
+      if (most_narrow * kMinor > most) return false;
     }
     return true;
   }
@@ -190,14 +216,16 @@ class Grouper {
     std::int64_t n = 1;
     const std::vector<Digit> digits = *digits_of(root.offset);
     for (const Digit& d : digits) {
-      const bool outer = std::any_of(joined.outer.begin(), joined.outer.end(),
-                                     [&](const auto& position) { return position[member(joined, producer)] == d.var; });
+      const bool outer = std::any_of(joined.outer.begin(), joined.outer.end(), [&](const auto& position) {
+        return position[member(joined, producer)] == d.var;
+      });
       if (!outer) n *= d.var.extent;
     }
     return n;
   }
   static std::size_t member(const Team& team, int i) {
-    return static_cast<std::size_t>(std::find(team.members.begin(), team.members.end(), i) - team.members.begin());
+    return static_cast<std::size_t>(std::find(team.members.begin(), team.members.end(), i) -
+                                    team.members.begin());
   }
 
   bool tables_fit(const Team& joined) {
@@ -227,57 +255,69 @@ class Grouper {
 
   struct Traffic {
     std::int64_t once = 0;   // bytes moved when every source is read once
-    std::int64_t again = 0;  // bytes of further reads by other members
+    std::int64_t again = 0;  // bytes of further reads by later members
   };
-  Traffic traffic(const std::vector<int>& members) {
+  // Of `member`, when `read` has been read before.
+  Traffic traffic(int member, std::set<NodeId>& read) {
     Traffic t;
-    std::set<NodeId> read;
-    for (const int m : members) {
-      for (const NodeId s : region(m).sources()) {
-        const std::int64_t bytes = graph_.type(s).elements() * size_of(graph_.type(s).dtype);
-        (read.insert(s).second ? t.once : t.again) += bytes;
-      }
-      for (const Root& r : region(m).roots) t.once += graph_.type(r.node).elements() * size_of(r.stored);
+    for (const NodeId s : region(member).sources()) {
+      const std::int64_t bytes = graph_.type(s).elements() * size_of(graph_.type(s).dtype);
+      (read.insert(s).second ? t.once : t.again) += bytes;
     }
+    for (const Root& r : region(member).roots) t.once += graph_.type(r.node).elements() * size_of(r.stored);
     return t;
   }
-
-  double seconds(std::int64_t bytes, double cached, double busy) const {
-    return (static_cast<double>(bytes) + cached / kCacheSpeed) / (target_.dram_bytes_per_second * std::max(busy, 0.001));
+  std::int64_t bytes_once(const Team& team) {
+    std::set<NodeId> read;
+    std::int64_t bytes = 0;
+    for (const int m : team.members) bytes += traffic(m, read).once;
+    return bytes;
   }
 
   double seconds_apart(const std::vector<int>& members) {
     double sum = 0;
     for (const int m : members) {
-      const Traffic t = traffic({m});
-      sum += kLaunchSeconds + seconds(t.once, 0, 1);
+      std::set<NodeId> read;
+      const double memory = static_cast<double>(traffic(m, read).once) / target_.dram_bytes_per_second;
+      sum += kLaunchSeconds + std::max(memory, arithmetic_seconds(region(m), target_));
     }
     return sum;
   }
 
   // Teams that run at once.
   double at_once(const Team& team, int cluster) const {
-    return std::clamp(target_.multiprocessors * reach(cluster) / cluster, 1.0, static_cast<double>(team.size()));
+    return std::clamp(target_.multiprocessors * reach(cluster) / cluster, 1.0,
+                      static_cast<double>(team.size()));
   }
   // Whether what they work on stays in L2 until the last stage has read it.
   bool cached(const Team& team, int cluster) {
-    return at_once(team, cluster) * static_cast<double>(traffic(team.members).once) <=
+    return at_once(team, cluster) * static_cast<double>(bytes_once(team)) <=
            kCacheShare * static_cast<double>(target_.l2_bytes * team.size());
   }
 
   double seconds_together(const Team& team, int cluster) {
-    const Traffic t = traffic(team.members);
     const double teams = static_cast<double>(team.size());
     const double waves = std::ceil(teams / at_once(team, cluster));
-    const double busy = std::min(1.0, teams / waves * cluster / (kSaturating * target_.multiprocessors));
-    return kLaunchSeconds + (cached(team, cluster) ? seconds(t.once, static_cast<double>(t.again), busy)
-                                                   : seconds(t.once + t.again, 0, busy));
+    const double busy = std::min(1.0, teams / waves * cluster / target_.multiprocessors);
+    const double again_speed = cached(team, cluster) ? kCacheSpeed : 1;
+    double sum = kLaunchSeconds;
+    std::set<NodeId> read;
+    for (const int m : team.members) {
+      const Traffic t = traffic(m, read);
+      const double bytes = static_cast<double>(t.once) + static_cast<double>(t.again) / again_speed;
+      const double elements = static_cast<double>(region(m).domains() * region(m).domain_size()) / teams;
+      const double used = busy * std::min(1.0, elements / (kElementsPerBlock * cluster));
+      sum += std::max(bytes / target_.dram_bytes_per_second / std::min(1.0, used / kSaturating),
+                      arithmetic_seconds(region(m), target_) / used);
+    }
+    return sum;
   }
 
   // Decides on the number of blocks of a team; the reason when one kernel is not faster.
   std::string choose_cluster(int producer, const Team& team, Team& joined) {
-    const double apart = seconds_apart({producer}) +
-                         (team.members.size() > 1 ? seconds_together(team, team.cluster) : seconds_apart(team.members));
+    const double apart =
+        seconds_apart({producer}) +
+        (team.members.size() > 1 ? seconds_together(team, team.cluster) : seconds_apart(team.members));
     double best = 0;
     for (int cluster = 1; cluster <= target_.max_cluster; cluster *= 2) {
       const double s = seconds_together(joined, cluster);
@@ -287,9 +327,8 @@ class Grouper {
     }
     joined.cached = cached(joined, joined.cluster);
     if (best < apart) return "";
-    const Traffic t = traffic(joined.members);
     return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several", joined.size(),
-                       t.once / std::max<std::int64_t>(1, joined.size()), best * 1e6, apart * 1e6);
+                       bytes_once(joined) / joined.size(), best * 1e6, apart * 1e6);
   }
 
   // ---- the result ----------------------------------------------------------------------------------------------------
