@@ -42,8 +42,7 @@ std::int64_t partial_bytes(const Region& region, const Schedule& s) {
       static_cast<std::int64_t>(w.count) * s.threads_kept * (s.lanes_reduced ? 1 : s.vector);
   std::int64_t bytes = 0;
   for (const Reduction& r : region.reductions) {
-    for (const DType t : info(r.monoid).component_dtypes(r.dtype))
-      bytes += ceil_div(slots * size_of(t), 16) * 16;
+    for (const DType t : r.component_dtypes()) bytes += ceil_div(slots * size_of(t), 16) * 16;
   }
   return bytes;
 }
