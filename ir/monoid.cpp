@@ -199,18 +199,21 @@ std::pair<Handle, Handle> renormalise(const Arith& a, Handle hi, Handle lo) {
   return {sum, a.select(a.test(ScalarOp::isfinite, sum), rest, a.value(0))};
 }
 
-// Chan, Golub and LeVeque 1983, relative to the left pivot. Infinite means have no finite distance: their sum is
-// the mean then (inf, or NaN for inf and -inf).
+// Chan, Golub and LeVeque 1983, relative to the left pivot. Where means have no finite distance, because one is infinite
+// or they are of opposite sign and too large, the mean is weighed directly (inf, or NaN for inf and -inf).
 Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
   const Arith a{b, compute_dtype(t)};
   const Handle n = a.bin(ScalarOp::add, l[0], r[0]);
   const Handle delta =
       a.bin(ScalarOp::add, a.bin(ScalarOp::sub, r[1], l[1]), a.bin(ScalarOp::sub, r[2], l[2]));
-  const Handle share = a.bin(ScalarOp::div, r[0], n);
+  const Handle inverse = a.un(ScalarOp::reciprocal, n);
+  const Handle left_share = a.bin(ScalarOp::mul, l[0], inverse), share = a.bin(ScalarOp::mul, r[0], inverse);
   const Handle lo = a.bin(ScalarOp::add, l[2], a.bin(ScalarOp::mul, delta, share));
   const Handle near = a.test(ScalarOp::isfinite, delta);
   const auto [near_hi, near_lo] = renormalise(a, l[1], lo);
-  const Handle hi = a.select(near, near_hi, a.bin(ScalarOp::add, l[1], r[1]));
+  const Handle far_hi =
+      a.bin(ScalarOp::add, a.bin(ScalarOp::mul, l[1], left_share), a.bin(ScalarOp::mul, r[1], share));
+  const Handle hi = a.select(near, near_hi, far_hi);
   const Handle rest = a.select(near, near_lo, a.value(0));
   const Handle between =
       a.bin(ScalarOp::mul, a.bin(ScalarOp::mul, delta, delta), a.bin(ScalarOp::mul, l[0], share));
@@ -224,7 +227,8 @@ Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handl
   return {n, pick(hi, 1), pick(rest, 2), pick(m2, 3)};
 }
 // Two passes over the chunk relative to its first element: differences of near values are exact, and a constant
-// chunk has exactly mean = its value and m2 = 0.
+// chunk has exactly mean = its value and m2 = 0. Where the differences overflow, the mean is the sum of x / n, and m2 is
+// infinite if all elements are finite.
 Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   const Handle zero = a.value(0), one = a.value(1);
@@ -246,19 +250,27 @@ Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, 
     for (std::size_t i = x.size(); i-- > 0;) pivot = a.masked(there[i], x[i], pivot);
   }
   pivot = a.select(a.test(ScalarOp::isfinite, pivot), pivot, zero);
-  Handles d, squares, count;
-  for (std::size_t i = 0; i < chunk.size(); ++i) {
-    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
-  }
+  Handles d, shares, squares, count;
   for (const Handle h : there) count.push_back(a.masked(h, one, zero));
   const Handle n = masked ? a.fold(ScalarOp::add, count) : a.value(static_cast<double>(x.size()));
-  const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), masked ? a.bin(ScalarOp::max, n, one) : n);
+  const Handle divisor = masked ? a.bin(ScalarOp::max, n, one) : n;
+  const Handle inverse =
+      masked ? a.un(ScalarOp::reciprocal, divisor) : a.value(1.0 / static_cast<double>(x.size()));
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
+    shares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, chunk[i][0], inverse), zero));
+  }
+  const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), divisor);
+  const Handle far_mean = a.fold(ScalarOp::add, shares);
+  const Handle near = a.test(ScalarOp::isfinite, lo);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Handle e = a.bin(ScalarOp::sub, d[i], lo);
     squares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e, e), zero));
   }
   const auto [hi, rest] = renormalise(a, pivot, lo);
-  return {n, hi, rest, a.fold(ScalarOp::add, squares)};
+  const Handle far_m2 = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, far_mean, far_mean), a.value(kInf));
+  return {n, a.select(near, hi, far_mean), a.select(near, rest, zero),
+          a.select(near, a.fold(ScalarOp::add, squares), far_m2)};
 }
 
 constexpr MonoidInfo kMonoids[] = {

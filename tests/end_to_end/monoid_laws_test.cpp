@@ -301,3 +301,26 @@ TEST_CASE("monoids: (-inf, 0) merged with (-inf, 0) is (-inf, 0)") {
   const State none = {Scalar::of(DType::f32, -kInf), Scalar::of(DType::f32, 0)};
   CHECK(same_bits(law.combine(none, none), none));
 }
+
+TEST_CASE("monoids: squared deviations that overflow are infinite, and the mean is not") {
+  const Law law(info(Monoid::moments), DType::f32);
+  for (const std::vector<double>& v :
+       std::vector<std::vector<double>>{{3e38, -3e38},
+                                        {3e38, 3e38, 3e38, -3e38},
+                                        {-3e38, 1, 3e38, 3e38, 3e38, 3e38, 3e38},
+                                        {1e38, 3e38, 3e38}}) {
+    const std::vector<Scalar> x = make(DType::f32, v);
+    double mean = 0;
+    for (const double d : v) mean += d / static_cast<double>(v.size());
+    for (const std::size_t size : {1, 2, 3, 7}) {
+      for (const bool masked : {false, true}) {
+        const State s = masked ? law.lift(x, 0, x.size(), true) : law.fold(x, size);
+        INFO("chunks of " << size << ": " << text(s));
+        CHECK(near(s[1].f + s[2].f, mean, 1e-6, 3e38));
+        CHECK(s[3].f == kInf);
+      }
+    }
+  }
+  const State same = law.fold(make(DType::f32, std::vector<double>(9, 3e38)), 2);
+  CHECK(same[3].f == 0);
+}
