@@ -411,9 +411,10 @@ void RegionBuilder::expand_reduce(int id) {
     Instance& instance = instances_[static_cast<std::size_t>(id)];
     instance.done = true;
     instance.expr.kind = Expr::Kind::constant;
-    instance.expr.value =
-        info(attrs.monoid)
-            .identity(graph_.type(node.operands[0]).dtype)[static_cast<std::size_t>(attrs.component)];
+    const MonoidInfo& monoid = info(attrs.monoid);
+    const int inputs = inputs_of(monoid, static_cast<int>(node.operands.size()), attrs.merge);
+    instance.expr.value = monoid.identity(graph_.type(node.operands[0]).dtype,
+                                          inputs)[static_cast<std::size_t>(attrs.component)];
     return;
   }
   const std::optional<CutReason> no = bind(self.node, self.at);

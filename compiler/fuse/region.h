@@ -56,6 +56,12 @@ struct Reduction {
   std::vector<ExprId> operands;
   std::vector<IndexBound> where;  // elements that take part
   int phase = 0;
+
+  std::vector<DType> component_dtypes() const { return info(monoid).component_dtypes(dtype, inputs()); }
+  std::vector<Scalar> identity() const { return info(monoid).identity(dtype, inputs()); }
+
+ private:
+  int inputs() const { return inputs_of(info(monoid), static_cast<int>(operands.size()), merge); }
 };
 
 // A node that the region stores.

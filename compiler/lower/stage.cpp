@@ -374,10 +374,7 @@ class StageLowering {
   // ---- reductions ----------------------------------------------------------------------------------------------------
 
   int state_width() const { return s_.lanes_reduced ? 1 : s_.vector; }
-  std::vector<DType> state_dtypes(int r) const {
-    const Reduction& red = reduction(r);
-    return info(red.monoid).component_dtypes(red.dtype);
-  }
+  std::vector<DType> state_dtypes(int r) const { return reduction(r).component_dtypes(); }
 
   Handles combine(int r, const Handles& a, const Handles& b) {
     return info(reduction(r).monoid).combine(b_, reduction(r).dtype, a, b);
@@ -415,7 +412,7 @@ class StageLowering {
   // Elements that are states themselves.
   Handles merge(const Reduction& r, const std::vector<Handles>& chunk, const Handles& valid) {
     const MonoidInfo& m = info(r.monoid);
-    const std::vector<Scalar> none = m.identity(r.dtype);
+    const std::vector<Scalar> none = r.identity();
     std::vector<Handles> states;
     for (std::size_t i = 0; i < chunk.size(); ++i) {
       std::vector<Handles> lanes;  // by component
@@ -437,7 +434,7 @@ class StageLowering {
   }
 
   std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) {
-    const std::vector<Scalar> none = info(reduction(r).monoid).identity(reduction(r).dtype);
+    const std::vector<Scalar> none = reduction(r).identity();
     const std::vector<DType> types = state_dtypes(r);
     std::vector<kernel::ArrayId> arrays;
     Handles start;

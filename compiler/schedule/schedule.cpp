@@ -41,8 +41,7 @@ std::int64_t partial_bytes(const Region& region, const Schedule& s) {
   for (const int parts : {warps_of(s).count, s.cluster}) {
     if (parts == 1) continue;
     for (const Reduction& r : region.reductions) {
-      for (const DType t : info(r.monoid).component_dtypes(r.dtype))
-        bytes += ceil_div(parts * each * size_of(t), 16) * 16;
+      for (const DType t : r.component_dtypes()) bytes += ceil_div(parts * each * size_of(t), 16) * 16;
     }
   }
   return bytes;
