@@ -193,8 +193,9 @@ class Lowering {
         std::vector<IndexBound> bounds = placed(e.where, step);
         bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
         if (step != nullptr) bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
-        // A bound that the address does not depend on need not guard it.
-        if (offset.is_constant() && e.where.empty()) bounds.clear();
+        // A bound that the address does not depend on need not guard it. One that is the same in all of a step may
+        // still lie outside.
+        if (e.index.is_constant() && e.where.empty()) bounds.clear();
         return b_.load(source_buffer_.at(e.source), offset, mask(std::move(bounds), step), e.dtype);
       }
       case Expr::Kind::map: {
