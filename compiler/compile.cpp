@@ -10,6 +10,7 @@
 
 #include "compiler/emit/emit.h"
 #include "compiler/pass.h"
+#include "compiler/simplify/index_operands.h"
 #include "ir/verify.h"
 #include "support/error.h"
 
@@ -165,7 +166,7 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   if (const auto problems = verify(graph); !problems.empty())
     throw Error(fmt::format("graph {}: {}", graph.name(), problems.front()));
 
-  c.simplified = separate_outputs(run_graph_passes(graph, options, c.times));
+  c.simplified = separate_outputs(run_graph_passes(index_operands(graph), options, c.times));
   if (options.last == Stage::simplified) return c;
 
   Fusion fusion = timed(c.times, "fuse", [&] { return fuse(c.simplified); });

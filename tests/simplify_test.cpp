@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "compiler/simplify/index_operands.h"
 #include "compiler/simplify/simplify.h"
 #include "pass_testing.h"
 
@@ -232,8 +233,15 @@ TEST_CASE("simplify: reductions") {
   CHECK(result_of(reduced("%y = any %x {axes = [1]}", "bool[3, 0]")) == "constant bool[3] false");
   CHECK(result_of(reduced("%y = all %x {axes = [1]}", "bool[3, 0]")) == "constant bool[3] true");
   CHECK(result_of(reduced("%y = argmax %x {axes = [1]}", "f32[3, 1]")) == "constant i64[3] 0");
-  CHECK(result_of(reduced("%y = argmax %x {axes = [1]}", "f32[3, 8]")) == "argmax %x, %1 {axes = [1]}");
-  ir::Graph both = reduced("%y = argmin %x {axes = [0, 2], keepdims = true}", "f32[3, 4, 15]");
+}
+
+TEST_CASE("argmax and argmin get their index operand, whatever pass is left out") {
+  const auto indexed = [](const std::string& line, const std::string& type) {
+    return pass_testing::check_pass(
+        index_operands, parse("graph g { %x = input " + type + "\n" + line + "\noutput y = %y }"));
+  };
+  CHECK(result_of(indexed("%y = argmax %x {axes = [1]}", "f32[3, 8]")) == "argmax %x, %1 {axes = [1]}");
+  ir::Graph both = indexed("%y = argmin %x {axes = [0, 2], keepdims = true}", "f32[3, 4, 15]");
   CHECK_THAT(print(both), Catch::Contains("argmin %x, ") && Catch::Contains(", 15\n"));
   CHECK(count_nodes(both, "iota") == 2);
 }

@@ -180,8 +180,9 @@ class StageLowering {
         std::vector<IndexBound> bounds = placed(e.where, step);
         bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
         if (step != nullptr) bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
-        // A bound that the address does not depend on need not guard it.
-        if (offset.is_constant() && e.where.empty()) bounds.clear();
+        // A bound that the address does not depend on need not guard it. One that is the same in all of a step may
+        // still lie outside.
+        if (e.index.is_constant() && e.where.empty()) bounds.clear();
         if (e.table >= 0) {
           const kernel::ArrayId table = kernel_.tables[static_cast<std::size_t>(e.table)];
           const std::int64_t elements = kernel_.out.kernel.arrays[static_cast<std::size_t>(table)].elements;

@@ -1,24 +1,10 @@
-// Reductions over nothing or one element, with kept axes, of negated elements, and the index operand of argmax and argmin.
+// Reductions over nothing or one element, with kept axes, of negated elements.
 #include <algorithm>
 
 #include "compiler/simplify/rules.h"
 
 namespace bz {
 namespace {
-
-// The row-major position over the reduced axes, for every element.
-NodeId index_operand(Rewriter& rw, const Shape& shape, const Axes& axes) {
-  NodeId index = kNoNode;
-  std::int64_t stride = 1;
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    NodeId term = rw.emit({IotaAttrs{axes[i]}, {DType::i64, shape}, {}});
-    if (stride != 1)
-      term = rw.map(ScalarOp::mul, {term, rw.constant(Scalar::of_int(DType::i64, stride), shape)});
-    index = index == kNoNode ? term : rw.map(ScalarOp::add, {term, index});
-    stride *= shape[static_cast<std::size_t>(axes[i])];
-  }
-  return index == kNoNode ? rw.constant(Scalar::of_int(DType::i64, 0), shape) : index;
-}
 
 // Whether reducing copies of one value, at least one, gives that value.
 bool is_idempotent(Monoid m) {
@@ -75,10 +61,6 @@ std::optional<NodeId> simplify_reductions(Rewriter& rw, const Draft& draft) {
       largest.monoid = Monoid::max;
       return rw.map(ScalarOp::neg, {rw.reduce(std::move(largest), draft.type.dtype, {(*negation)[0]})});
     }
-  }
-  if (monoid.inputs == 2 && draft.operands.size() == 1) {
-    NodeId index = index_operand(rw, shape, reduce->axes);
-    return rw.reduce(*reduce, draft.type.dtype, {draft.operands[0], index});
   }
   return std::nullopt;
 }

@@ -9,12 +9,9 @@
 //   %d = add %x, %n                                    %d = sub %x, %b
 //   %q = div %d, %c                                    %q = mul %d, 0.125
 //   %d2 = sub %x, %b                                   (is %d)
-//   %i = argmax %x {axes = [1]}                        %j = iota i64[4, 8] {axis = 1}
-//                                                      %i = argmax %x, %j {axes = [1]}
 //
 // Canonical forms that later passes rely on:
-//   - reductions have keepdims = false, a reshape puts the axes back; argmax and argmin have their index
-//   operand
+//   - reductions have keepdims = false, a reshape puts the axes back
 //   - views of views of one kind are one view; a view that moves no element is a reshape; the operand of a
 //   broadcast
 //     has no axis of extent 1

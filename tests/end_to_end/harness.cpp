@@ -76,8 +76,12 @@ Tensors complete_inputs(const ir::Graph& g, const Options& options) {
 }
 
 Compilation compile_for_sim(const ir::Graph& g, const Options& options) {
+  return compile_for(*parse_target("sim"), g, options);
+}
+
+Compilation compile_for(const Target& target, const ir::Graph& g, const Options& options) {
   CompileOptions compile_options;
-  compile_options.target = *parse_target("sim");
+  compile_options.target = target;
   compile_options.schedule = options.schedule;
   compile_options.disabled_passes = options.disabled;
   if (options.misaligned) compile_options.alignment = largest_element(g);
@@ -85,7 +89,7 @@ Compilation compile_for_sim(const ir::Graph& g, const Options& options) {
 }
 
 Tensors run(const Compilation& c, const Tensors& inputs, const Options& options) {
-  runtime::Device& device = device_of(options.seed);
+  runtime::Device& device = options.device != nullptr ? *options.device : device_of(options.seed);
   const std::unique_ptr<Program> program = device.load(c.plan);
   const std::int64_t shift = options.misaligned ? c.plan.alignment : 0;
   std::vector<DeviceBuffer> memory;

@@ -43,11 +43,13 @@ struct Options {
   Judge judge;                        // instead of default_tolerance() of dtype and reduction length
   double tolerance_scale = 1;         // times default_tolerance()
   std::vector<std::string> disabled;  // graph passes
+  runtime::Device* device = nullptr;  // instead of a simulator
 };
 
 Tensors complete_inputs(const ir::Graph& g, const Options& options);
 Compilation compile_for_sim(const ir::Graph& g, const Options& options = {});
-// Runs in the simulator. Outputs of bool are checked to be 0 or 1 in memory.
+Compilation compile_for(const Target& target, const ir::Graph& g, const Options& options);
+// Runs in the simulator, or on the device of the options. Outputs of bool are checked to be 0 or 1 in memory.
 Tensors run(const Compilation& c, const Tensors& inputs, const Options& options = {});
 
 // The longest chain of reductions that ends at each node, as the number of elements that meet in one of the

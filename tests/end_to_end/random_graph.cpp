@@ -1,9 +1,7 @@
 #include "random_graph.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <optional>
+#include <limits>
 
 #include "ir/composites.h"
 
@@ -43,8 +41,13 @@ class Generator {
   }
 
   Shape shape() {
-    static constexpr std::int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 33, 64, 100};
-    if (dice_.one_in(8)) return {dice_.between(200, 2100)};  // a row that takes more than a warp
+    static constexpr std::int64_t kExtents[] = {1,  2,  3,  4,  5,  7,  8,  9,   13,  15,  16,
+                                                17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129};
+    static constexpr std::int64_t kRows[] = {255,  256,  257,  509,  511,  512,  513,
+                                             1021, 1023, 1024, 1025, 2047, 2048, 2049};
+    // Rows that take more than a warp.
+    if (dice_.one_in(8)) return {dice_.one_in(2) ? dice_.pick(kRows) : dice_.between(200, 2100)};
+    if (dice_.one_in(16)) return {dice_.between(1, 5), dice_.pick(kRows) / 4};
     Shape s;
     std::int64_t elements = 1;
     for (std::int64_t rank = dice_.between(0, 4); rank > 0; --rank) {
@@ -72,11 +75,18 @@ class Generator {
 
   Scalar scalar(DType t) {
     static constexpr double kValues[] = {0, 1, -1, 2, 0.5, -0.25, 3, 0.1, 7};
+    static constexpr double kSpecial[] = {-0.0,
+                                          std::numeric_limits<double>::infinity(),
+                                          -std::numeric_limits<double>::infinity(),
+                                          std::numeric_limits<double>::quiet_NaN(),
+                                          1e-40,
+                                          1e30};
+    if (is_float(t) && dice_.one_in(16)) return Scalar::of(t, dice_.pick(kSpecial));
     return t == DType::boolean ? Scalar::of_int(t, dice_.below(2)) : Scalar::of(t, dice_.pick(kValues));
   }
 
   void step() {
-    switch (dice_.below(12)) {
+    switch (dice_.below(14)) {
       case 0:
       case 1:
       case 2:
@@ -87,7 +97,9 @@ class Generator {
       case 7: return view();
       case 8:
       case 9: return reduction();
-      case 10: return composite();
+      case 10: return relative_to_reduction();
+      case 11:
+      case 12: return composite();
       default: return leaf_or_cast();
     }
   }
@@ -205,7 +217,8 @@ class Generator {
     const NodeId x =
         any_that([&](const Type& t) { return (t.dtype == DType::boolean) == logical && t.rank() > 0; });
     const Axes axes = some_axes(x);
-    if (row.kind == Monoid::prod && g_.type(x).elements() > 60) return;  // it would overflow or vanish
+    // Of many elements it overflows or vanishes.
+    if (row.kind == Monoid::prod && g_.type(x).elements() > 60 && !dice_.one_in(8)) return;
     add(g_.reduce(row.kind, x, axes, dice_.one_in(2)));
   }
 
@@ -218,19 +231,56 @@ class Generator {
     return axes;
   }
 
-  void composite() {
-    static constexpr std::string_view kUnary[] = {"square",   "relu",     "leaky_relu",  "elu",
-                                                  "gelu",     "silu",     "mish",        "softplus",
-                                                  "softsign", "hardtanh", "hardsigmoid", "hardswish"};
-    static constexpr std::string_view kOverAxes[] = {"softmax",    "log_softmax", "logsumexp",
-                                                     "mean",       "var",         "rms_norm",
-                                                     "layer_norm", "softmax",     "logsumexp"};
-    const NodeId x = any_that([](const Type& t) { return is_float(t.dtype) && t.rank() > 0; });
-    const std::array operands = {x};
-    if (dice_.one_in(3)) return add(expand_composite(g_, *find_composite(dice_.pick(kUnary)), operands, {}));
-    const CompositeAttrs attributes = {{"axes", some_axes(x)}};
-    add(expand_composite(g_, *find_composite(dice_.pick(kOverAxes)), operands, attributes));
+  // x - max(x), x / sum(x) and their like: phases over one domain, or over several.
+  void relative_to_reduction() {
+    static constexpr Monoid kMonoids[] = {Monoid::sum, Monoid::sum, Monoid::max, Monoid::min, Monoid::prod};
+    static constexpr ScalarOp kOps[] = {ScalarOp::sub, ScalarOp::mul, ScalarOp::add, ScalarOp::div,
+                                        ScalarOp::max, ScalarOp::lt,  ScalarOp::eq};
+    const NodeId x = any_that([](const Type& t) { return t.dtype != DType::boolean && t.rank() > 0; });
+    std::vector<NodeId> both = {x, g_.reduce(dice_.pick(kMonoids), x, some_axes(x), true)};
+    const ScalarOp op = dice_.pick(kOps);
+    if (!accepts(op, g_.type(x).dtype)) return;
+    g_.broadcast_together(both, info(op).text);
+    if (dice_.one_in(4)) std::swap(both[0], both[1]);
+    add(g_.map(op, both));
   }
+
+  void composite() {
+    const CompositeInfo& row = dice_.pick(composites());
+    const NodeId x = any_that([](const Type& t) { return is_float(t.dtype) && t.rank() > 0; });
+    CompositeAttrs attributes;
+    for (const CompositeAttr& a : row.attributes) {
+      if (!a.required && dice_.one_in(3)) continue;
+      if (a.name == "axes") attributes["axes"] = some_axes(x);
+      if (a.name == "keepdims") attributes["keepdims"] = dice_.one_in(2);
+      if (a.name == "correction") attributes["correction"] = dice_.below(3);
+      if (a.name == "approximate") attributes["approximate"] = std::string("tanh");
+      if (a.name == "reduction") attributes["reduction"] = std::string(dice_.one_in(2) ? "sum" : "none");
+      if (a.name == "groups") attributes["groups"] = dice_.between(1, 3);
+      if (a.name == "eps" && dice_.one_in(4)) attributes["eps"] = 0.5;
+    }
+    std::vector<NodeId> operands = {x};
+    for (std::size_t k = 1; k < row.operands.size(); ++k) {
+      if (row.operands[k].optional && dice_.one_in(3)) break;
+      operands.push_back(parameter(operand_type(row, row.operands[k].name, g_.type(x), attributes)));
+    }
+    add(expand_composite(g_, row, operands, attributes));
+  }
+
+  Type operand_type(const CompositeInfo& row, std::string_view operand, const Type& x,
+                    const CompositeAttrs& attributes) {
+    if (operand == "y") return x;
+    if (operand == "targets") return {DType::i32, Shape(x.shape.begin(), x.shape.end() - 1)};
+    const bool over_axes = row.name == "layer_norm" || row.name == "rms_norm";
+    if (!over_axes) return {x.dtype, {x.rank() > 1 ? x.shape[1] : 1}};  // by channel
+    const auto given = attributes.find("axes");
+    Type t = {x.dtype, {}};
+    for (const int axis : given == attributes.end() ? Axes{x.rank() - 1} : std::get<Axes>(given->second)) {
+      t.shape.push_back(x.shape[static_cast<std::size_t>(axis)]);
+    }
+    return t;
+  }
+  NodeId parameter(const Type& t) { return g_.input("p" + std::to_string(g_.inputs().size()), t); }
 
   void leaf_or_cast() {
     const NodeId x = any();
@@ -250,61 +300,8 @@ class Generator {
   std::vector<NodeId> pool_;
 };
 
-constexpr std::string_view kNoise = "noise.";
-
 }  // namespace
 
 ir::Graph random_graph(std::uint64_t seed) { return Generator(seed).build(); }
-
-// Roundings make neighbours equal, which noise never does: a == b as |a - b| <= |a| * noise, beside it.
-static NodeId nearly_equal(ir::Graph& g, NodeId a, NodeId b) {
-  const Type& t = g.type(a);
-  const NodeId near = g.constant(Scalar::of(t.dtype, t.dtype == DType::f64 ? 0x1p-48 : 0x1p-19), t.shape);
-  const NodeId distance = g.map(ScalarOp::abs, {g.map(ScalarOp::sub, {a, b})});
-  return g.map(ScalarOp::le, {distance, g.map(ScalarOp::mul, {g.map(ScalarOp::abs, {a}), near})});
-}
-
-ir::Graph with_noise(const ir::Graph& g) {
-  ir::Graph noisy(g.name());
-  std::vector<NodeId> to;
-  for (NodeId id = 0; id < g.size(); ++id) {
-    const Node& n = g.node(id);
-    std::vector<NodeId> operands;
-    for (const NodeId o : n.operands) operands.push_back(to[static_cast<std::size_t>(o)]);
-    const auto* map = n.as<MapAttrs>();
-    if (map != nullptr && (map->op == ScalarOp::eq || map->op == ScalarOp::ne) &&
-        is_float(noisy.type(operands[0]).dtype)) {
-      const NodeId equal = nearly_equal(noisy, operands[0], operands[1]);
-      to.push_back(map->op == ScalarOp::eq ? equal : noisy.map(ScalarOp::logical_not, {equal}));
-      continue;
-    }
-    NodeId copy = noisy.copy(g, id, std::move(operands));
-    const bool rounds = n.as<InputAttrs>() || map != nullptr || n.as<ReduceAttrs>();
-    if (rounds && is_float(n.type.dtype)) {
-      const NodeId noise = noisy.input(std::string(kNoise) + std::to_string(id), n.type);
-      copy = noisy.map(ScalarOp::add, {copy, noisy.map(ScalarOp::mul, {copy, noise})});
-    }
-    to.push_back(copy);
-  }
-  for (const Output& o : g.outputs()) noisy.output(o.name, to[static_cast<std::size_t>(o.node)]);
-  return noisy;
-}
-
-bool is_noise(const std::string& input) { return input.starts_with(kNoise); }
-
-HostTensor noise_tensor(const Type& type, std::uint64_t trial, const std::string& input) {
-  // A few roundings' worth; 16 bits hold it as a subnormal number.
-  const double size = type.dtype == DType::f64 ? 0x1p-49 : 0x1p-20;
-  std::uint64_t seed = trial;
-  for (const char c : input) seed = seed * 1000003 + static_cast<unsigned char>(c);
-  Dice dice(seed);
-  HostTensor t(type);
-  for (std::int64_t i = 0; i < t.elements(); ++i) {
-    const bool negative = trial < 2 ? trial == 1 : dice.one_in(2);
-    const double magnitude = trial < 2 || dice.one_in(2) ? size : size / 2;
-    t.set(i, Scalar::of(type.dtype, negative ? -magnitude : magnitude));
-  }
-  return t;
-}
 
 }  // namespace bz::end_to_end

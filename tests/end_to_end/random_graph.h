@@ -1,13 +1,11 @@
-// Random programs for tests: maps, views, reductions and composites over small shapes of every type, with
+// Random programs for tests: all maps, views, reductions and composites over small shapes of every type, with
 // shared subexpressions and several outputs. The same seed gives the same graph.
 #pragma once
 
 #include <cstdint>
 #include <iterator>
-#include <string>
 
 #include "ir/graph.h"
-#include "ir/tensor.h"
 
 namespace bz::end_to_end {
 
@@ -37,13 +35,5 @@ class Dice {
 };
 
 ir::Graph random_graph(std::uint64_t seed);
-
-// The graph with every non-constant floating value x replaced by x + x * noise, where noise is a new input of
-// its own, "noise.K", of numbers of either sign as small as the roundings of the type's arithmetic. What the
-// outputs of a float64 run change by is what a run in that arithmetic may be wrong by.
-ir::Graph with_noise(const ir::Graph& g);
-bool is_noise(const std::string& input);
-// For the k-th trial: all positive, all negative, then random signs.
-HostTensor noise_tensor(const Type& type, std::uint64_t trial, const std::string& input);
 
 }  // namespace bz::end_to_end

@@ -202,7 +202,7 @@ TEST_CASE("chains of reductions become one kernel of as few passes as their resu
     const Compilation c = compile_for_sim(graph_of(chain), options);
     INFO(print(c.simplified));
     REQUIRE(c.kernels.size() == 1);
-    CHECK(c.kernels[0].region.phases() == chain.passes);
+    CHECK(c.kernels[0].group.stages[0].phases() == chain.passes);
   }
 }
 
