@@ -262,7 +262,7 @@ class GpuTest(unittest.TestCase):
                 call()
         host.requires_grad = True
         with self.assertRaisesRegex(braze.Error,
-                                    "requires a gradient, and Braze computes none; pass its detach()"):
+                                    "input x requires a gradient, and Braze computes none; pass its detach()"):
             on_sim(host)
         host.requires_grad = False
         self.assertEqual(on_sim(host).device.type, "cpu")

@@ -243,6 +243,8 @@ def _read_argument(handle, index, kind):
 
 def _address(package, tensor, argument, device, stream):
     view = package.view(tensor, stream)
+    if view.refused:
+        raise Error(f"error: {argument} {view.refused}")
     if view.dtype != argument.dtype or view.shape != argument.shape:
         raise Error(f"error: {argument} is {argument.type}, got {_type_text(view.dtype, view.shape)}")
     if view.strides is not None and argument.bytes > 0:

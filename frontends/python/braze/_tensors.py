@@ -24,6 +24,7 @@ class View(NamedTuple):
     strides: tuple  # in elements; None when dense
     device: str  # "cpu", "cuda:0"
     writable: bool = True
+    refused: str = ""  # why it cannot be used at all
 
 
 _NUMPY_DTYPES = {
@@ -93,14 +94,18 @@ class _Torch:
         self.names = {theirs: ours for ours, theirs in self.dtypes.items()}
 
     def view(self, tensor, stream):
+        refused = ""
         if tensor.requires_grad and self.torch.is_grad_enabled():
-            raise Error(
-                "error: a torch tensor requires a gradient, and Braze computes none; pass its detach()")
+            refused = "requires a gradient, and Braze computes none; pass its detach()"
         device = tensor.device
         place = device.type if device.index is None else f"{device.type}:{device.index}"
+        strides = None if tensor.is_contiguous() else tuple(tensor.stride())
         return View(tensor.data_ptr(),
-                    self.names.get(tensor.dtype) or str(tensor.dtype), tuple(tensor.shape),
-                    None if tensor.is_contiguous() else tuple(tensor.stride()), place)
+                    self.names.get(tensor.dtype) or str(tensor.dtype),
+                    tuple(tensor.shape),
+                    strides,
+                    place,
+                    refused=refused)
 
     def empty(self, argument, device):
         return self.torch.empty(argument.shape, dtype=self.dtypes[argument.dtype], device=device.place)
