@@ -289,6 +289,16 @@ TEST_CASE("a kernel that fails takes the CUDA context with it", "[cuda]") {
         "only a new process can use the device again");
 }
 
+TEST_CASE("a failure names a launch whose program is gone", "[cuda]") {
+  const Environment environment = fake();
+  const auto device = bz::open_cuda();
+  run(*device, twice(256));
+  const Environment fails(Variables{{"FAKE_CUDA_FAIL", "cuStreamSynchronize:700"}});
+  CHECK_THAT(
+      error_of([&] { device->synchronize(); }),
+      Catch::Contains("the last launch was kernel 'copy' of program 'twice' with 2 blocks of 128 threads"));
+}
+
 TEST_CASE("CUDA memory and timing through the driver", "[cuda]") {
   const Environment environment = fake();
   const auto device = bz::open_cuda();
