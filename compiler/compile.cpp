@@ -221,14 +221,12 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.plan = make_plan(c.simplified, c.kernels, bindings, options.alignment);
   if (options.last == Stage::kernel) return c;
 
-  emit::Module module =
-      timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
-  c.llvm = std::move(module.text);
+  c.bitcode = timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
   if (options.last == Stage::llvm) return c;
   if (options.target.sim) {
-    c.plan.bitcode = std::move(module.bitcode);
+    c.plan.bitcode = c.bitcode;
   } else {
-    emit::Ptx ptx = timed(c.times, "ptx", [&] { return emit::ptx(module, kernels, options.target); });
+    emit::Ptx ptx = timed(c.times, "ptx", [&] { return emit::ptx(c.bitcode, kernels, options.target); });
     c.plan.ptx = std::move(ptx.text);
     c.plan.ptx_version = ptx.version;
     c.plan.sm = options.target.sm;

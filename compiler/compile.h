@@ -60,7 +60,7 @@ struct Compilation {
   std::vector<compiler::Cut> cuts;
   std::vector<compiler::Recomputed> recomputed;
   Plan plan;
-  std::string llvm;  // LLVM assembly of the module, primitives not yet bound
+  std::string bitcode;  // the LLVM module of the kernels, primitives not yet bound
   std::vector<PassTime> times;
 
   std::string dump(Stage stage) const;

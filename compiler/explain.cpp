@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/compile.h"
+#include "compiler/emit/emit.h"
 #include "ir/print.h"
 
 namespace bz {
@@ -265,7 +266,7 @@ std::string Compilation::dump(Stage stage) const {
     case Stage::kernel:
       for (const CompiledKernel& k : kernels) text += kernel::print(k.kernel) + "\n";
       return text;
-    case Stage::llvm: return llvm;
+    case Stage::llvm: return bitcode.empty() ? "" : emit::assembly(bitcode);
     case Stage::ptx: return plan.ptx;
   }
   return text;
