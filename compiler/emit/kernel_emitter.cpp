@@ -42,7 +42,7 @@ bool small(const Index& e) {
 }  // namespace
 
 KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k)
-    : module_(module), context_(module.getContext()), k_(k), b_(context_) {}
+    : module_(module), context_(module.getContext()), k_(k), b_(context_), line_(first_line(k) - 1) {}
 
 llvm::Function* KernelEmitter::run() {
   llvm::Type* pointer = llvm::PointerType::get(context_, 1);
@@ -79,8 +79,15 @@ llvm::Function* KernelEmitter::run() {
 
 void KernelEmitter::block(const Block& stmts) {
   for (const Stmt& s : stmts) {
+    ++line_;
     std::visit([&](const auto& op) { emit(op); }, s.op);
   }
+}
+
+llvm::Instruction* KernelEmitter::mark(llvm::Instruction* i) const {
+  auto* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context_), static_cast<std::uint64_t>(line_));
+  i->setMetadata(ref(simt::kLine), llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(number)));
+  return i;
 }
 
 llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* result,
@@ -256,12 +263,12 @@ void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& 
   llvm::Type* element = memory_type(context_, p.dtype);
   const llvm::Align align(static_cast<std::uint64_t>(count * size_of(p.dtype)));
   if (count == 1) {
-    out.push_back(from_memory(b_, b_.CreateAlignedLoad(element, address(p, offset), align), p.dtype));
+    out.push_back(from_memory(b_, mark(b_.CreateAlignedLoad(element, address(p, offset), align)), p.dtype));
     return;
   }
   if (p.dtype == DType::bf16) {  // in pairs: one instruction an element makes f32 of them
     auto* pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
-    Value* v = b_.CreateAlignedLoad(pairs, address(p, offset), align);
+    Value* v = mark(b_.CreateAlignedLoad(pairs, address(p, offset), align));
     for (int i = 0; i < count; i += 2) {
       Value* pair = b_.CreateExtractElement(v, static_cast<std::uint64_t>(i / 2));
       out.push_back(b_.CreateBitCast(b_.CreateShl(pair, 16), b_.getFloatTy()));
@@ -270,7 +277,7 @@ void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& 
     return;
   }
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
-  Value* v = b_.CreateAlignedLoad(vector, address(p, offset), align);
+  Value* v = mark(b_.CreateAlignedLoad(vector, address(p, offset), align));
   for (int i = 0; i < count; ++i)
     out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
 }
@@ -336,7 +343,7 @@ void KernelEmitter::guarded(Value* condition, F&& body) {
 void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Value*> values, DType t) {
   const llvm::Align align(values.size() * static_cast<std::size_t>(size_of(p.dtype)));
   if (values.size() == 1) {
-    b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), address(p, offset), align);
+    mark(b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), address(p, offset), align));
     return;
   }
   if (p.dtype == DType::bf16 && t == DType::f32) {
@@ -345,14 +352,14 @@ void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Va
     for (std::size_t i = 0; i < values.size(); i += 2) {
       v = b_.CreateInsertElement(v, pack_bf16(b_, values[i], values[i + 1]), i / 2);
     }
-    b_.CreateAlignedStore(v, address(p, offset), align);
+    mark(b_.CreateAlignedStore(v, address(p, offset), align));
     return;
   }
   Value* v = llvm::PoisonValue::get(
       llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
   for (std::size_t i = 0; i < values.size(); ++i)
     v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
-  b_.CreateAlignedStore(v, address(p, offset), align);
+  mark(b_.CreateAlignedStore(v, address(p, offset), align));
 }
 
 void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueId value, ValueId mask) {
@@ -408,11 +415,13 @@ void KernelEmitter::emit(const Set& s) {
 
 // ---- threads ----
 
-void KernelEmitter::emit(const Barrier&) { b_.CreateCall(primitive(simt::kBarrier, b_.getVoidTy(), {})); }
+void KernelEmitter::emit(const Barrier&) {
+  mark(b_.CreateCall(primitive(simt::kBarrier, b_.getVoidTy(), {})));
+}
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {
   auto* f = primitive(simt::kShuffleXor, b_.getInt32Ty(), {b_.getInt32Ty(), b_.getInt32Ty()});
-  return b_.CreateCall(f, {bits, b_.getInt32(static_cast<std::uint32_t>(mask))});
+  return mark(b_.CreateCall(f, {bits, b_.getInt32(static_cast<std::uint32_t>(mask))}));
 }
 
 void KernelEmitter::emit(const Shuffle& s) {

@@ -181,6 +181,7 @@ class Lowering {
   }
 
   Handle evaluate(const Expr& e, Step* step) {
+    b_.at(e.node);
     const auto operand = [&](ExprId id) { return expr(id).varies ? step->memo.at(id) : row_memo_.at(id); };
     switch (e.kind) {
       case Expr::Kind::constant: return b_.constant(e.value);
@@ -246,6 +247,7 @@ class Lowering {
         for (const ExprId id : n.varying) {
           if ((expr(id).kind == Expr::Kind::load || keep_.contains(id)) != loads) continue;
           const auto kept = keep_.find(id);
+          b_.at(expr(id).node);
           s.memo[id] =
               kept != keep_.end() ? b_.get(kept->second, s.slot, expr(id).dtype) : evaluate(expr(id), &s);
         }
@@ -275,7 +277,10 @@ class Lowering {
     for_each_group([&](std::vector<Step>& steps) {
       compute(n, steps);
       for (Step& s : steps) {
-        for (const ExprId id : values) b_.set(arrays[id], s.slot, b_.widen(s.memo.at(id), s_.vector));
+        for (const ExprId id : values) {
+          b_.at(expr(id).node);
+          b_.set(arrays[id], s.slot, b_.widen(s.memo.at(id), s_.vector));
+        }
       }
     });
     keep_ = std::move(arrays);
@@ -338,9 +343,16 @@ class Lowering {
   }
 
   const Reduction& reduction(int r) const { return region_.reductions[static_cast<std::size_t>(r)]; }
+  // The first of the nodes that are components of the reduction.
+  NodeId node_of(int r) const {
+    const auto e = std::find_if(region_.exprs.begin(), region_.exprs.end(),
+                                [&](const Expr& e) { return e.kind == Expr::Kind::reduce && e.reduction == r; });
+    return e == region_.exprs.end() ? kNoNode : e->node;
+  }
 
   void store(int i, std::span<Step> steps) {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
+    b_.at(root.node);
     for (Step& s : steps) {
       std::vector<IndexBound> bounds = row_bounds_;
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
@@ -362,6 +374,7 @@ class Lowering {
       const Handle valid = b_.inside(row_bounds_);
       for (std::size_t i = 0; i < region_.roots.size(); ++i) {
         const Root& r = region_.roots[i];
+        b_.at(r.node);
         if (!r.varies) b_.store(root_buffers_[i], at(r.offset, nullptr), row_memo_.at(r.expr), valid);
       }
     });
@@ -398,6 +411,7 @@ class Lowering {
 
   // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
   Handles lift_in_chunks(int r, std::span<Step> all) {
+    b_.at(node_of(r));
     const std::size_t chunk =
         info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
     Handles state;
@@ -433,6 +447,7 @@ class Lowering {
   }
 
   std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) {
+    b_.at(node_of(r));
     const std::vector<Scalar> none = info(reduction(r).monoid).identity(reduction(r).dtype);
     const std::vector<DType> types = state_dtypes(r);
     std::vector<kernel::ArrayId> arrays;
@@ -478,6 +493,7 @@ class Lowering {
   // Over the lanes of a warp by shuffles, over the warps of the block through shared memory. Every thread of the domain
   // ends with the whole.
   Handles across_threads(int r, Handles state) {
+    b_.at(node_of(r));
     if (s_.threads_reduced == 1) return state;
     const auto [stride, in_warp, warps] = warps_of(s_);
     for (int d = 1; d < in_warp; d *= 2) state = exchange(r, state, d * stride, d);
