@@ -225,6 +225,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   if (options.last == Stage::llvm) return c;
   if (options.target.sim) {
     c.plan.bitcode = c.bitcode;
+    for (std::size_t i = 0; i < kernels.size(); ++i)
+      c.plan.kernels[i].lines = plan_lines(kernels[i], c.simplified);
   } else {
     emit::Ptx ptx = timed(c.times, "ptx", [&] { return emit::ptx(c.bitcode, kernels, options.target); });
     c.plan.ptx = std::move(ptx.text);

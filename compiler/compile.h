@@ -72,6 +72,9 @@ struct Compilation {
   std::int64_t bytes_total() const;
 };
 
+// What the plan's kernel has as its lines.
+std::vector<PlanLine> plan_lines(const kernel::Kernel& kernel, const ir::Graph& simplified);
+
 // Throws Error for a program or schedule that cannot be compiled for the target.
 Compilation compile(const ir::Graph& graph, const CompileOptions& options);
 

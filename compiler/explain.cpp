@@ -21,6 +21,10 @@ std::string node_name(const ir::Graph& g, NodeId id) {
   return name.empty() ? fmt::format("%{}", id) : "%" + name;
 }
 
+std::string describe(const ir::Graph& g, NodeId id) {
+  return fmt::format("{} = {}", node_name(g, id), g.node(id).op_name());
+}
+
 std::vector<std::string> node_names(const ir::Graph& g, const Group& group) {
   std::set<NodeId> ids;
   for (const Region& region : group.stages) {
@@ -30,7 +34,7 @@ std::vector<std::string> node_names(const ir::Graph& g, const Group& group) {
     for (const Root& r : region.roots) ids.insert(r.node);
   }
   std::vector<std::string> names;
-  for (const NodeId id : ids) names.push_back(fmt::format("{} = {}", node_name(g, id), g.node(id).op_name()));
+  for (const NodeId id : ids) names.push_back(describe(g, id));
   return names;
 }
 
@@ -78,7 +82,7 @@ std::vector<ReductionPlace> results(const ir::Graph& g, const CompiledKernel& k)
         }
       }
       all.push_back(
-          {fmt::format("{} = {}", node_name(g, e.node), g.node(e.node).op_name()), std::move(place)});
+          {describe(g, e.node), std::move(place)});
     }
   }
   return all;
@@ -117,6 +121,14 @@ std::string launch(const CompiledKernel& k) {
 }
 
 }  // namespace
+
+std::vector<PlanLine> plan_lines(const kernel::Kernel& kernel, const ir::Graph& simplified) {
+  std::vector<PlanLine> lines;
+  for (kernel::Line& l : kernel::lines(kernel)) {
+    lines.push_back({std::move(l.text), l.node == kNoNode ? "" : describe(simplified, l.node)});
+  }
+  return lines;
+}
 
 std::int64_t Compilation::bytes_min() const {
   std::int64_t bytes = 0;

@@ -21,20 +21,20 @@ class Printer {
  public:
   explicit Printer(const Kernel& k) : k_(k) {}
 
-  std::string run() {
+  std::vector<Line> run() {
     std::vector<std::string> buffers;
     for (const Buffer& b : k_.buffers) {
       buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
     }
-    text_ = fmt::format(
-        "kernel {}({})  grid {}, {}block {}, shared {} bytes\n", k_.name, fmt::join(buffers, ", "), k_.grid,
-        k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block, k_.shared_bytes());
+    line(0, fmt::format("kernel {}({})  grid {}, {}block {}, shared {} bytes", k_.name, fmt::join(buffers, ", "),
+                        k_.grid, k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
+                        k_.shared_bytes()));
     for (const Array& a : k_.arrays) {
-      text_ += fmt::format("  {} {}: {}[{}]\n", a.space == Space::shared ? "shared" : "registers", a.name,
-                           bz::name(a.dtype), a.elements);
+      line(1, fmt::format("{} {}: {}[{}]", a.space == Space::shared ? "shared" : "registers", a.name,
+                          bz::name(a.dtype), a.elements));
     }
     block(k_.body, 1);
-    return std::move(text_);
+    return std::move(lines_);
   }
 
  private:
@@ -49,12 +49,11 @@ class Printer {
   void define(int depth, ValueId id, const std::string& what) {
     line(depth, fmt::format("{} = {:<44} {}", value_name(id), what, type(id)));
   }
-  void line(int depth, const std::string& what) {
-    text_ += std::string(static_cast<std::size_t>(depth) * 2, ' ') + what + '\n';
-  }
+  void line(int depth, std::string what) { lines_.push_back({std::move(what), depth, node_}); }
 
   void block(const Block& b, int depth) {
     for (const Stmt& s : b) {
+      node_ = s.node;
       std::visit(
           Visit{
               [&](const Const& c) { define(depth, c.result, to_string(c.value)); },
@@ -119,7 +118,8 @@ class Printer {
   const std::string& array(ArrayId a) const { return k_.arrays[static_cast<std::size_t>(a)].name; }
 
   const Kernel& k_;
-  std::string text_;
+  NodeId node_ = kNoNode;
+  std::vector<Line> lines_;
 };
 
 class Verifier {
@@ -285,7 +285,16 @@ int Kernel::shared_offset(ArrayId id) const {
 
 int Kernel::shared_bytes() const { return shared_offset(static_cast<ArrayId>(arrays.size())); }
 
-std::string print(const Kernel& k) { return Printer(k).run(); }
+std::vector<Line> lines(const Kernel& k) { return Printer(k).run(); }
+
+int first_line(const Kernel& k) { return 2 + static_cast<int>(k.arrays.size()); }
+
+std::string print(const Kernel& k) {
+  std::string text;
+  for (const Line& l : lines(k)) text += std::string(static_cast<std::size_t>(l.depth) * 2, ' ') + l.text + '\n';
+  return text;
+}
+
 std::vector<std::string> verify(const Kernel& k) { return Verifier(k).run(); }
 
 }  // namespace bz::kernel

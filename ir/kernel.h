@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/graph.h"
 #include "ir/index.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
@@ -145,6 +146,7 @@ struct Stmt {
   std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Barrier, Shuffle,
                For, If, Comment>
       op;
+  NodeId node = kNoNode;  // the graph node that it helps to compute
 };
 
 struct Kernel {
@@ -168,6 +170,17 @@ struct Kernel {
 inline constexpr std::int32_t kLaneVar = 0;
 
 std::string print(const Kernel& k);
+
+// The lines of print(), the first being number 1: the kernel, its arrays, then one line a statement, bodies after their
+// loop or condition.
+struct Line {
+  std::string text;  // without indentation
+  int depth = 0;
+  NodeId node = kNoNode;
+};
+std::vector<Line> lines(const Kernel& k);
+// The number of the line of the first statement.
+int first_line(const Kernel& k);
 
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
 // loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in

@@ -17,6 +17,12 @@ struct PlanBuffer {
   std::int64_t bytes() const { return type.elements() * size_of(type.dtype); }
 };
 
+// A line of the kernel IR, as kernel::print() writes it without indentation.
+struct PlanLine {
+  std::string text;
+  std::string node;  // the graph node it helps to compute, "%5 = sum"; may be empty
+};
+
 struct PlanKernel {
   std::string name;            // symbol in the module
   std::vector<int> arguments;  // indices into Plan::buffers, one pointer argument each, in order
@@ -25,6 +31,7 @@ struct PlanKernel {
   int shared_bytes = 0;        // dynamic shared memory
   bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
   int cluster = 1;             // consecutive blocks that run side by side and reach each other's shared memory
+  std::vector<PlanLine> lines;  // for the simulator's reports; the first is number 1. Empty when compiled for CUDA
 };
 
 struct Plan {

@@ -15,6 +15,13 @@
 // Kernels are `void @name(ptr addrspace(1), ...)`, one pointer for each PlanKernel argument. Global memory is address
 // space 1, shared memory address space 3. Bool is stored as i8 0 or 1. bf16 is stored as i16. A block's threads are
 // numbered so that a warp is 32 consecutive ones; blocks whose kernel synchronizes have a multiple of 32 threads.
+//
+// Barriers and shuffles are reached by all the threads they are for at the same call. Of two accesses to one byte by
+// different threads, one of them a write, one comes before the other by a barrier; a shuffle orders no memory, and
+// nothing orders two clusters of a launch. Shared memory, temporaries and outputs are written before they are read, and
+// a plan's kernels write every element of its outputs. A cluster barrier follows the last access to the shared memory of
+// another block, which is gone when that finishes. The simulator reports what breaks these rules, with the line of kernel
+// IR that the metadata !bz.line !{i32 number} of the load, store or call names.
 #pragma once
 
 #include <string_view>
@@ -28,6 +35,7 @@ inline constexpr std::string_view kClusterBarrier = "bz.cluster.barrier";
 inline constexpr std::string_view kClusterShared = "bz.cluster.shared";
 inline constexpr std::string_view kShuffleXor = "bz.shfl.xor";
 inline constexpr std::string_view kShared = "bz.shared";
+inline constexpr std::string_view kLine = "bz.line";
 inline constexpr int kWarp = 32;
 
 }  // namespace bz::simt

@@ -76,6 +76,8 @@ void check_kernel(const Plan& plan, const PlanKernel& k) {
   require(
       !k.synchronizes || k.block % simt::kWarp == 0,
       fmt::format("a block that synchronizes has {} threads, not a multiple of {}", k.block, simt::kWarp));
+  require(k.cluster >= 1 && k.grid % k.cluster == 0,
+          fmt::format("clusters of {} blocks in a grid of {}", k.cluster, k.grid));
   require(k.shared_bytes >= 0, fmt::format("{} bytes of shared memory", k.shared_bytes));
   for (int a : k.arguments) {
     require(a >= 0 && a < static_cast<int>(plan.buffers.size()), fmt::format("argument is buffer {}", a));

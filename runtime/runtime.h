@@ -92,10 +92,10 @@ class DeviceBuffer {
 };
 
 struct SimOptions {
-  bool nan_memory = true;     // fresh and shared memory is filled with NaN patterns (0xFF bytes)
-  bool check_bounds = false;  // every load and store is checked against the buffers of the launch
-  std::uint64_t seed = 0;     // order of threads in a block and of blocks; 0: ascending
-  int workers = 0;            // host threads that run blocks; 0: one a core, at most 16
+  bool nan_memory = true;    // fresh and shared memory is filled with NaN patterns (0xFF bytes)
+  bool check_memory = true;  // bounds and alignment, data races, reads of what nobody wrote
+  std::uint64_t seed = 0;    // order of threads in a cluster and of clusters; 0: ascending
+  int workers = 0;           // host threads that run clusters; 0: one a core, at most 16
 };
 
 struct DeviceInfo {

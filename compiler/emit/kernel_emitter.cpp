@@ -48,7 +48,7 @@ bool small(const Index& e) {
 }  // namespace
 
 KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k)
-    : module_(module), context_(module.getContext()), k_(k), b_(context_) {}
+    : module_(module), context_(module.getContext()), k_(k), b_(context_), line_(first_line(k) - 1) {}
 
 llvm::Function* KernelEmitter::run() {
   llvm::Type* pointer = llvm::PointerType::get(context_, 1);
@@ -86,8 +86,15 @@ llvm::Function* KernelEmitter::run() {
 
 void KernelEmitter::block(const Block& stmts) {
   for (const Stmt& s : stmts) {
+    ++line_;
     std::visit([&](const auto& op) { emit(op); }, s.op);
   }
+}
+
+llvm::Instruction* KernelEmitter::mark(llvm::Instruction* i) const {
+  auto* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context_), static_cast<std::uint64_t>(line_));
+  i->setMetadata(ref(simt::kLine), llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(number)));
+  return i;
 }
 
 llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* result,
@@ -297,12 +304,12 @@ llvm::Align KernelEmitter::alignment(const Place& p, const Index& offset) const 
 void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, int count, Lanes& out) {
   llvm::Type* element = memory_type(context_, p.dtype);
   if (count == 1) {
-    out.push_back(from_memory(b_, b_.CreateAlignedLoad(element, from, align), p.dtype));
+    out.push_back(from_memory(b_, mark(b_.CreateAlignedLoad(element, from, align)), p.dtype));
     return;
   }
   if (p.dtype == DType::bf16) {  // in pairs: one instruction an element makes f32 of them
     auto* pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
-    Value* v = b_.CreateAlignedLoad(pairs, from, align);
+    Value* v = mark(b_.CreateAlignedLoad(pairs, from, align));
     for (int i = 0; i < count; i += 2) {
       Value* pair = b_.CreateExtractElement(v, static_cast<std::uint64_t>(i / 2));
       out.push_back(b_.CreateBitCast(b_.CreateShl(pair, 16), b_.getFloatTy()));
@@ -311,7 +318,7 @@ void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, i
     return;
   }
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
-  Value* v = b_.CreateAlignedLoad(vector, from, align);
+  Value* v = mark(b_.CreateAlignedLoad(vector, from, align));
   for (int i = 0; i < count; ++i)
     out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
 }
@@ -371,7 +378,7 @@ void KernelEmitter::store_piece(const Place& p, const Index& offset, llvm::Array
   Value* to = address(p, offset);
   const llvm::Align align = alignment(p, offset);
   if (values.size() == 1) {
-    b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), to, align);
+    mark(b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), to, align));
     return;
   }
   if (p.dtype == DType::bf16 && t == DType::f32) {
@@ -380,14 +387,14 @@ void KernelEmitter::store_piece(const Place& p, const Index& offset, llvm::Array
     for (std::size_t i = 0; i < values.size(); i += 2) {
       v = b_.CreateInsertElement(v, pack_bf16(b_, values[i], values[i + 1]), i / 2);
     }
-    b_.CreateAlignedStore(v, to, align);
+    mark(b_.CreateAlignedStore(v, to, align));
     return;
   }
   Value* v = llvm::PoisonValue::get(
       llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
   for (std::size_t i = 0; i < values.size(); ++i)
     v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
-  b_.CreateAlignedStore(v, to, align);
+  mark(b_.CreateAlignedStore(v, to, align));
 }
 
 void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueId value, ValueId mask) {
@@ -444,12 +451,12 @@ void KernelEmitter::emit(const Set& s) {
 
 void KernelEmitter::emit(const Barrier& s) {
   const std::string_view name = s.scope == Scope::cluster ? simt::kClusterBarrier : simt::kBarrier;
-  b_.CreateCall(primitive(name, b_.getVoidTy(), {}));
+  mark(b_.CreateCall(primitive(name, b_.getVoidTy(), {})));
 }
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {
   auto* f = primitive(simt::kShuffleXor, b_.getInt32Ty(), {b_.getInt32Ty(), b_.getInt32Ty()});
-  return b_.CreateCall(f, {bits, b_.getInt32(static_cast<std::uint32_t>(mask))});
+  return mark(b_.CreateCall(f, {bits, b_.getInt32(static_cast<std::uint32_t>(mask))}));
 }
 
 void KernelEmitter::emit(const Shuffle& s) {

@@ -76,12 +76,15 @@ class KernelEmitter {
   llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
   llvm::Value* shuffle32(llvm::Value* bits, int mask);
   llvm::Value* thread();
+  // Names the statement's line of kernel IR on an access or a call that threads take part in together.
+  llvm::Instruction* mark(llvm::Instruction* i) const;
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   const kernel::Kernel& k_;
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
+  int line_;  // of kernel::print(), of the statement being emitted
   std::unordered_map<kernel::ValueId, Lanes> values_;
   std::unordered_map<std::int32_t, llvm::Value*> vars_;  // i32 or i64
   std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;

@@ -18,6 +18,9 @@ class KernelBuilder final : public ScalarBuilder {
     lanes_fold_ = fold;
   }
 
+  // What is appended from here on helps to compute `node`.
+  void at(NodeId node) { node_ = node; }
+
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
   Handle constant(const Scalar& value) override;
   Handle fold(ScalarOp op, std::span<const Handle> values, DType type) override;
@@ -55,7 +58,10 @@ class KernelBuilder final : public ScalarBuilder {
 
  private:
   Handle value(DType t, int width);
-  void append(kernel::Stmt s) { blocks_.back()->push_back(std::move(s)); }
+  void append(kernel::Stmt s) {
+    s.node = node_;
+    blocks_.back()->push_back(std::move(s));
+  }
   int index_width(const Index& e) const { return e.uses(kernel::kLaneVar) ? lanes_ : 1; }
   // The body is built apart and moved in: statements must not move while one of their blocks is open.
   template <class F>
@@ -72,6 +78,7 @@ class KernelBuilder final : public ScalarBuilder {
   kernel::Kernel& k_;
   int lanes_ = 1;
   bool lanes_fold_ = false;
+  NodeId node_ = kNoNode;
   std::vector<kernel::Block*> blocks_;
 };
 

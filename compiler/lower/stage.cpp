@@ -168,6 +168,7 @@ class StageLowering {
   }
 
   Handle evaluate(const Expr& e, Step* step) {
+    b_.at(e.node);
     const auto operand = [&](ExprId id) { return expr(id).varies ? step->memo.at(id) : row_memo_.at(id); };
     switch (e.kind) {
       case Expr::Kind::constant: return b_.constant(e.value);
@@ -240,6 +241,7 @@ class StageLowering {
         for (const ExprId id : n.varying) {
           if ((expr(id).kind == Expr::Kind::load || keep_.contains(id)) != loads) continue;
           const auto kept = keep_.find(id);
+          b_.at(expr(id).node);
           s.memo[id] =
               kept != keep_.end() ? b_.get(kept->second, s.slot, expr(id).dtype) : evaluate(expr(id), &s);
         }
@@ -269,7 +271,10 @@ class StageLowering {
     for_each_group([&](std::vector<Step>& steps) {
       compute(n, steps);
       for (Step& s : steps) {
-        for (const ExprId id : values) b_.set(arrays[id], s.slot, b_.widen(s.memo.at(id), s_.vector));
+        for (const ExprId id : values) {
+          b_.at(expr(id).node);
+          b_.set(arrays[id], s.slot, b_.widen(s.memo.at(id), s_.vector));
+        }
       }
     });
     keep_ = std::move(arrays);
@@ -329,6 +334,12 @@ class StageLowering {
   }
 
   const Reduction& reduction(int r) const { return region_.reductions[static_cast<std::size_t>(r)]; }
+  // The first of the nodes that are components of the reduction.
+  NodeId node_of(int r) const {
+    const auto e = std::find_if(region_.exprs.begin(), region_.exprs.end(),
+                                [&](const Expr& e) { return e.kind == Expr::Kind::reduce && e.reduction == r; });
+    return e == region_.exprs.end() ? kNoNode : e->node;
+  }
 
   void store(int i, std::span<Step> steps) {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
@@ -342,6 +353,7 @@ class StageLowering {
 
   // To memory, or to the table in every block of the team.
   void put(const Root& root, const Index& offset, Handle value, Handle mask) {
+    b_.at(root.node);
     if (root.table < 0) return b_.store(kernel_.roots.at({root.node, root.temporary}), offset, value, mask);
     const kernel::ArrayId table = kernel_.tables[static_cast<std::size_t>(root.table)];
     if (place_.cluster == 1) return b_.set(table, offset, value, mask);
@@ -400,6 +412,7 @@ class StageLowering {
 
   // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
   Handles lift_in_chunks(int r, std::span<Step> all) {
+    b_.at(node_of(r));
     const std::size_t chunk =
         info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
     Handles state;
@@ -435,6 +448,7 @@ class StageLowering {
   }
 
   std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) {
+    b_.at(node_of(r));
     const std::vector<Scalar> none = reduction(r).identity();
     const std::vector<DType> types = state_dtypes(r);
     std::vector<kernel::ArrayId> arrays;
@@ -480,6 +494,7 @@ class StageLowering {
   // Over the lanes of a warp by shuffles, over the warps of the block and the blocks of the cluster through shared memory.
   // Every thread of the domain ends with the whole.
   Handles across_threads(int r, Handles state) {
+    b_.at(node_of(r));
     const auto [stride, in_warp, warps] = warps_of(s_);
     for (int d = 1; d < in_warp; d *= 2) state = exchange(r, state, d * stride, d);
     if (warps > 1) {

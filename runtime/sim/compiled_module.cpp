@@ -15,7 +15,7 @@
 #include <mutex>
 
 #include "ir/simt.h"
-#include "runtime/sim/bounds.h"
+#include "runtime/sim/instrument.h"
 #include "runtime/sim/primitives.h"
 #include "support/error.h"
 
@@ -65,19 +65,14 @@ void verify(const Plan& plan, const llvm::Module& module, std::string_view when)
   }
 }
 
-// Ids and the start of shared memory are constants of a thread; barriers and shuffles order all memory.
+// Ids and the places of shared memory are constants of a thread.
 void describe_primitives(llvm::Module& module) {
-  for (std::string_view name :
-       {simt::kThread, simt::kBlock, simt::kShared, simt::kBarrier, simt::kShuffleXor}) {
+  for (std::string_view name : {simt::kThread, simt::kBlock, simt::kShared, simt::kClusterShared}) {
     llvm::Function* f = module.getFunction(name);
     if (f == nullptr) continue;
     f->setDoesNotThrow();
-    f->addFnAttr(llvm::Attribute::WillReturn);
-    if (name == simt::kBarrier || name == simt::kShuffleXor) {
-      f->addFnAttr(llvm::Attribute::Convergent);
-    } else {
-      f->setDoesNotAccessMemory();
-    }
+    f->setWillReturn();
+    f->setDoesNotAccessMemory();
   }
 }
 
@@ -155,7 +150,7 @@ struct CompiledModule::Jit {
   std::unique_ptr<llvm::orc::LLJIT> lljit;
 };
 
-CompiledModule::CompiledModule(const Plan& plan, bool check_bounds) : entries_(plan.kernels.size(), nullptr) {
+CompiledModule::CompiledModule(const Plan& plan, bool check_memory) : entries_(plan.kernels.size(), nullptr) {
   if (plan.bitcode.empty()) {
     throw DeviceError(
         fmt::format("program '{}' was compiled for sm_{}, not for the simulator; compile it for target "
@@ -169,7 +164,7 @@ CompiledModule::CompiledModule(const Plan& plan, bool check_bounds) : entries_(p
   llvm::LLVMContext context;
   const std::unique_ptr<llvm::Module> module = read_module(plan, context);
   verify(plan, *module, "as loaded");
-  if (check_bounds) instrument_accesses(*module, plan);
+  instrumentation_ = instrument(*module, plan, check_memory);
   describe_primitives(*module);
   retarget(*module, *machine);
   for (const PlanKernel& k : plan.kernels) {

@@ -18,6 +18,7 @@ namespace {
 
 using sim::CompiledModule;
 using sim::Launch;
+using sim::Shadow;
 using sim::WorkerPool;
 
 // Cores beyond these bring little: each worker has a thousand stacks of its own.
@@ -49,12 +50,15 @@ std::string describe(const PlanBuffer& b) {
 class SimProgram final : public Program {
  public:
   SimProgram(const Plan& plan, const SimOptions& options, std::shared_ptr<WorkerPool> pool)
-      : plan_(plan), options_(options), pool_(std::move(pool)), module_(plan, options.check_bounds) {
+      : plan_(plan), options_(options), pool_(std::move(pool)), module_(plan, options.check_memory) {
     plan_.bitcode.clear();
     temporaries_.resize(plan_.buffers.size());
+    shadows_.resize(plan_.buffers.size());
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& b = plan_.buffers[i];
       if (b.kind == PlanBuffer::Kind::temporary) temporaries_[i] = allocate_memory(b.bytes());
+      if (b.kind == PlanBuffer::Kind::input || !options_.check_memory) continue;
+      shadows_[i] = std::make_unique<Shadow>(b.bytes(), size_of(b.type.dtype));
     }
   }
 
@@ -68,25 +72,50 @@ class SimProgram final : public Program {
         std::memset(addresses[i], 0xff, static_cast<std::size_t>(plan_.buffers[i].bytes()));
       }
     }
+    for (const auto& s : shadows_) {
+      if (s != nullptr) s->forget_all();
+    }
     for (std::size_t k = 0; k < plan_.kernels.size(); ++k) {
-      if (plan_.kernels[k].grid > 0) pool_->run(make_launch(k, addresses));
+      if (plan_.kernels[k].grid == 0) continue;
+      pool_->run(make_launch(k, addresses));
+      for (const int a : plan_.kernels[k].arguments) {
+        if (Shadow* s = shadows_[static_cast<std::size_t>(a)].get(); s != nullptr) s->forget_accesses();
+      }
+    }
+    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+      if (plan_.buffers[i].kind == PlanBuffer::Kind::output && shadows_[i] != nullptr) require_written(i);
     }
   }
 
  private:
   Launch make_launch(std::size_t index, const std::vector<void*>& addresses) const {
     const PlanKernel& k = plan_.kernels[index];
-    Launch launch{.kernel = &k, .entry = module_.entry(index), .nan_memory = options_.nan_memory};
+    const sim::Instrumentation& calls = module_.instrumentation();
+    Launch launch{.kernel = &k,
+                  .entry = module_.entry(index),
+                  .sites = calls.sites,
+                  .shared_granule = calls.shared_granule,
+                  .nan_memory = options_.nan_memory,
+                  .check_memory = options_.check_memory};
     if (options_.seed != 0) launch.seed = sim::mix(options_.seed, index);
-    for (int a : k.arguments) {
-      const PlanBuffer& b = plan_.buffers[static_cast<std::size_t>(a)];
-      void* address = addresses[static_cast<std::size_t>(a)];
-      launch.arguments.push_back(address);
-      if (!options_.check_bounds) continue;
-      launch.regions.push_back(
-          {static_cast<std::byte*>(address), b.bytes(), b.kind != PlanBuffer::Kind::input, describe(b)});
+    for (std::size_t i = 0; i < k.arguments.size(); ++i) {
+      const auto a = static_cast<std::size_t>(k.arguments[i]);
+      const PlanBuffer& b = plan_.buffers[a];
+      launch.arguments.push_back(addresses[a]);
+      if (!options_.check_memory) continue;
+      launch.regions.push_back({static_cast<std::byte*>(addresses[a]), b.bytes(),
+                                b.kind != PlanBuffer::Kind::input, describe(b), shadows_[a].get(),
+                                calls.stored.at(k.name)[i]});
     }
     return launch;
+  }
+
+  void require_written(std::size_t buffer) const {
+    const std::int64_t at = shadows_[buffer]->first_unwritten();
+    if (at < 0) return;
+    const PlanBuffer& b = plan_.buffers[buffer];
+    throw DeviceError(fmt::format("program '{}': no kernel has written element {} of {}, which has {}",
+                                  plan_.name, at / size_of(b.type.dtype), describe(b), b.type.elements()));
   }
 
   Plan plan_;
@@ -94,7 +123,8 @@ class SimProgram final : public Program {
   std::shared_ptr<WorkerPool> pool_;
   CompiledModule module_;
   std::mutex temporaries_mutex_;
-  std::vector<Memory> temporaries_;  // by buffer; null for inputs and outputs
+  std::vector<Memory> temporaries_;               // by buffer; null for inputs and outputs
+  std::vector<std::unique_ptr<Shadow>> shadows_;  // by buffer; null for inputs and when memory is not checked
 };
 
 class SimDevice final : public runtime::Device {

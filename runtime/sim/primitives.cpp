@@ -4,22 +4,25 @@
 #include <cstdint>
 
 #include "ir/simt.h"
-#include "runtime/sim/block_runner.h"
+#include "runtime/sim/cluster_runner.h"
 
 namespace bz::sim {
 namespace {
 
-std::int32_t thread() noexcept { return BlockRunner::current().thread(); }
-std::int32_t block() noexcept { return BlockRunner::current().block(); }
-void barrier() noexcept { BlockRunner::current().barrier(); }
-std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask) noexcept {
-  return BlockRunner::current().shuffle_xor(value, mask);
+ClusterRunner& runner() { return ClusterRunner::current(); }
+
+std::int32_t thread() noexcept { return runner().thread(); }
+std::int32_t block() noexcept { return runner().block(); }
+void* shared() noexcept { return runner().shared(); }
+void* cluster_shared(void* address, std::int32_t rank) noexcept {
+  return runner().cluster_shared(address, rank);
 }
-void* shared() noexcept { return BlockRunner::current().shared(); }
-void* check_access(void* address, std::int64_t bytes, std::int64_t alignment, bool store,
-                   std::int32_t argument) noexcept {
-  return BlockRunner::current().check_access(address, {bytes, alignment, store, argument});
+void barrier(std::int32_t site) noexcept { runner().barrier(site); }
+void cluster_barrier(std::int32_t site) noexcept { runner().cluster_barrier(site); }
+std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask, std::int32_t site) noexcept {
+  return runner().shuffle_xor(value, mask, site);
 }
+void* access(void* address, std::int32_t site) noexcept { return runner().access(address, site); }
 
 // Hosts without F16C convert through these; no x86 rounds f64 to half in one instruction.
 float half_to_float(_Float16 x) noexcept { return static_cast<float>(x); }
@@ -37,10 +40,13 @@ std::span<const HostFunction> host_functions() {
   static const std::array functions = {
       HostFunction{simt::kThread, address_of(&thread)},
       HostFunction{simt::kBlock, address_of(&block)},
-      HostFunction{simt::kBarrier, address_of(&barrier)},
-      HostFunction{simt::kShuffleXor, address_of(&shuffle_xor)},
       HostFunction{simt::kShared, address_of(&shared)},
-      HostFunction{kCheckAccess, address_of(&check_access)},
+      HostFunction{simt::kClusterShared, address_of(&cluster_shared)},
+      HostFunction{kSimBarrier, address_of(&barrier)},
+      HostFunction{kSimClusterBarrier, address_of(&cluster_barrier)},
+      HostFunction{kSimShuffleXor, address_of(&shuffle_xor)},
+      HostFunction{kSimAccess, address_of(&access)},
+      HostFunction{kSimRead, address_of(&access)},
       HostFunction{"__extendhfsf2", address_of(&half_to_float)},
       HostFunction{"__truncsfhf2", address_of(&float_to_half)},
       HostFunction{"__truncdfhf2", address_of(&double_to_half)},

@@ -6,17 +6,19 @@
 
 namespace bz::sim {
 
-// Checks an address of instrumented code (see bounds.h): ptr (ptr, i64 bytes, i64 alignment, i1 store, i32
-// argument).
-inline constexpr std::string_view kCheckAccess = "bz.check";
+// What instrumented code calls (see instrument.h).
+inline constexpr std::string_view kSimAccess = "bz.sim.access";  // ptr (ptr address, i32 site)
+inline constexpr std::string_view kSimRead = "bz.sim.read";      // the same
+inline constexpr std::string_view kSimBarrier = "bz.sim.barrier";
+inline constexpr std::string_view kSimClusterBarrier = "bz.sim.cluster.barrier";
+inline constexpr std::string_view kSimShuffleXor = "bz.sim.shfl.xor";
 
 struct HostFunction {
   std::string_view name;
   void* address;
 };
 
-// The SIMT primitives of ir/simt.h, kCheckAccess, and the conversions of half precision that LLVM calls by
-// name.
+// Those above, the other SIMT primitives of ir/simt.h, and the conversions of half precision that LLVM calls by name.
 std::span<const HostFunction> host_functions();
 
 }  // namespace bz::sim

@@ -27,9 +27,9 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) { return Random(a ^ R
 
 // A bijection of [0, n), n at most 2^31, that needs no table: i -> (i * step + start) mod n with step prime
 // to n.
-class BlockOrder {
+class ClusterOrder {
  public:
-  BlockOrder(std::int64_t n, std::uint64_t seed) : n_(static_cast<std::uint64_t>(n)) {
+  ClusterOrder(std::int64_t n, std::uint64_t seed) : n_(static_cast<std::uint64_t>(n)) {
     if (seed == 0 || n < 2) return;
     Random random(seed);
     start_ = random.below(n_);

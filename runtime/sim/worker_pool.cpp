@@ -8,31 +8,33 @@
 namespace bz::sim {
 namespace {
 
-// Each worker takes about this many chunks of a launch, so that uneven blocks still spread.
+// Each worker takes about this many chunks of a launch, so that uneven clusters still spread.
 constexpr std::int64_t kChunksPerWorker = 8;
+
+std::int64_t clusters_of(const Launch& launch) { return launch.kernel->grid / launch.kernel->cluster; }
 
 }  // namespace
 
 struct WorkerPool::Job {
   const Launch& launch;
-  BlockOrder order;
-  std::int64_t grid, chunk;
+  ClusterOrder order;
+  std::int64_t clusters, chunk;
   std::atomic<std::int64_t> next{0};
-  // Position of the earliest faulty block. Blocks are claimed in order of position, so all before it still
+  // Position of the earliest faulty cluster. Clusters are claimed in order of position, so all before it still
   // run.
   std::atomic<std::int64_t> faulty{std::numeric_limits<std::int64_t>::max()};
   std::mutex mutex;
-  std::string fault;  // of block `faulty`
+  std::string fault;  // of cluster `faulty`
 
   Job(const Launch& l, int workers)
       : launch(l),
-        order(l.kernel->grid, l.seed),
-        grid(l.kernel->grid),
-        chunk(std::max<std::int64_t>(1, grid / (workers * kChunksPerWorker))) {}
+        order(clusters_of(l), l.seed),
+        clusters(clusters_of(l)),
+        chunk(std::max<std::int64_t>(1, clusters / (workers * kChunksPerWorker))) {}
 };
 
 WorkerPool::WorkerPool(int workers) : workers_(workers) {
-  for (int w = 0; w < workers; ++w) runners_.push_back(std::make_unique<BlockRunner>());
+  for (int w = 0; w < workers; ++w) runners_.push_back(std::make_unique<ClusterRunner>());
 }
 
 WorkerPool::~WorkerPool() {
@@ -46,7 +48,7 @@ WorkerPool::~WorkerPool() {
 
 void WorkerPool::run(const Launch& launch) {
   const std::lock_guard one_at_a_time(launch_mutex_);
-  const bool alone = workers_ == 1 || launch.kernel->grid == 1;
+  const bool alone = workers_ == 1 || clusters_of(launch) == 1;
   // Here, because a worker could not report that there is no memory.
   for (int w = 0; w < (alone ? 1 : workers_); ++w) runners_[static_cast<std::size_t>(w)]->prepare(launch);
 
@@ -91,10 +93,10 @@ void WorkerPool::thread_main(int worker) {
   }
 }
 
-void WorkerPool::work(Job& job, BlockRunner& runner) {
+void WorkerPool::work(Job& job, ClusterRunner& runner) {
   for (;;) {
     const std::int64_t begin = job.next.fetch_add(job.chunk);
-    const std::int64_t end = std::min(begin + job.chunk, job.grid);
+    const std::int64_t end = std::min(begin + job.chunk, job.clusters);
     for (std::int64_t position = begin; position < end; ++position) {
       if (position > job.faulty.load(std::memory_order_relaxed)) return;
       std::string fault = runner.run(job.launch, job.order(position));
@@ -106,7 +108,7 @@ void WorkerPool::work(Job& job, BlockRunner& runner) {
       }
       return;
     }
-    if (end >= job.grid) return;
+    if (end >= job.clusters) return;
   }
 }
 

@@ -1,5 +1,5 @@
-// Host threads that run the blocks of launches, each with a BlockRunner of its own. They start with the first
-// launch of more than one block and sleep between launches.
+// Host threads that run the clusters of launches, each with a ClusterRunner of its own. They start with the first
+// launch of more than one cluster and sleep between launches.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/sim/block_runner.h"
+#include "runtime/sim/cluster_runner.h"
 #include "runtime/sim/launch.h"
 
 namespace bz::sim {
@@ -24,20 +24,20 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool();
 
-  // Runs every block. Throws DeviceError with the fault of the block that comes first in launch order,
-  // whichever worker met one first. May be called from several threads; launches then run one after the
-  // other.
+  // Runs every cluster. Throws DeviceError with the fault of the cluster that comes first in launch order,
+  // whichever worker met one first; a race of two clusters is a fault of the one that came second. May be called from
+  // several threads; launches then run one after the other.
   void run(const Launch& launch);
 
  private:
   struct Job;
   void start_threads();
   void thread_main(int worker);
-  void work(Job& job, BlockRunner& runner);
+  void work(Job& job, ClusterRunner& runner);
 
   const int workers_;
   std::mutex launch_mutex_;  // one launch at a time
-  std::vector<std::unique_ptr<BlockRunner>> runners_;
+  std::vector<std::unique_ptr<ClusterRunner>> runners_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_, done_;

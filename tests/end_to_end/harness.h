@@ -3,8 +3,8 @@
 //   check(parse("graph g { %x = input f32[3, 5] %y = softmax %x {axes = [1]} output %y }"));
 //   check(g, {.inputs = {{"x", x}}, .schedule = "lanes=reduced,reduced=32", .misaligned = true});
 //
-// The simulator checks bounds, fills memory with NaN patterns and orders threads by `seed`, so that a kernel
-// that reads what nobody wrote, or before it was written, is wrong here. Many outputs in one graph cost one
+// The simulator checks what kernels do to memory and to each other (docs/simulator.md) and orders threads by
+// `seed`. Many outputs in one graph cost one
 // compilation; when it fails, each is compiled alone, so that the message names the one to blame.
 #pragma once
 

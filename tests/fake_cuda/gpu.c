@@ -101,6 +101,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 76: *value = setting("FAKE_CUDA_SM", 90) % 10; return success;
     case 97: *value = 99 << 10; return success;  // shared memory a block, opt-in
     case 115: *value = setting("FAKE_CUDA_POOLS", 1); return success;
+    case 120: *value = 1; return success;
     default: return invalid_value;
   }
 }

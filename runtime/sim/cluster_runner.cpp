@@ -1,0 +1,277 @@
+#include "runtime/sim/cluster_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "ir/simt.h"
+#include "support/error.h"
+
+namespace bz::sim {
+namespace {
+
+constexpr int kWarp = simt::kWarp;
+constexpr std::size_t kSharedAlignment = 256;
+constexpr std::size_t kScratchBytes = 4096;
+constexpr std::size_t kScratchAlignment = 256;
+
+std::byte* align_up(std::byte* p, std::size_t alignment) {
+  const auto a = reinterpret_cast<std::uintptr_t>(p);
+  return p + (alignment - a % alignment) % alignment;
+}
+
+// From the shared memory of one block to that of the next, with room for accesses that miss the end of one.
+std::size_t shared_stride(const PlanKernel& k) {
+  return (static_cast<std::size_t>(k.shared_bytes) / kSharedAlignment + 2) * kSharedAlignment;
+}
+
+}  // namespace
+
+constinit thread_local ClusterRunner* ClusterRunner::current_ = nullptr;
+
+void ClusterRunner::prepare(const Launch& launch) {
+  const PlanKernel& k = *launch.kernel;
+  const auto blocks = static_cast<std::size_t>(k.cluster);
+  shared_storage_.resize(std::max(shared_storage_.size(), blocks * shared_stride(k) + kSharedAlignment));
+  std::byte* begin = align_up(shared_storage_.data(), kSharedAlignment);
+  shadows_.clear();
+  shared_.clear();
+  for (std::size_t rank = 0; launch.check_memory && rank < blocks; ++rank) {
+    shadows_.emplace_back(k.shared_bytes, launch.shared_granule);
+  }
+  for (std::size_t rank = 0; rank < blocks; ++rank) {
+    shared_.push_back({begin + rank * shared_stride(k), k.shared_bytes, true, "shared memory",
+                       launch.check_memory ? &shadows_[rank] : nullptr});
+  }
+  if (!k.synchronizes) return;
+  const int threads = k.block * k.cluster;
+  stacks_.reserve(threads);
+  if (threads_.size() < static_cast<std::size_t>(threads)) threads_.resize(static_cast<std::size_t>(threads));
+}
+
+std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster) {
+  current_ = this;
+  launch_ = &launch;
+  first_block_ = static_cast<std::int32_t>(cluster * launch.kernel->cluster);
+  fault_.clear();
+  if (launch.seed != 0) random_ = Random(mix(launch.seed, static_cast<std::uint64_t>(cluster)));
+  for (const Region& shared : shared_) {
+    if (launch.nan_memory) std::memset(shared.begin, 0xff, static_cast<std::size_t>(shared.bytes));
+    if (shared.shadow != nullptr) shared.shadow->forget_all();
+  }
+  clock_ = cluster_clock_ = 0;
+  block_clocks_.assign(shared_.size(), 0);
+  remote_ = {};
+  ready_.clear();
+  if (launch.kernel->synchronizes) {
+    run_side_by_side();
+  } else {
+    run_one_by_one();
+  }
+  current_ = nullptr;
+  return std::move(fault_);
+}
+
+// ---- scheduling ----
+
+void ClusterRunner::make_ready(int first, int count) {
+  for (int t = first + count - 1; t >= first; --t) ready_.push_back(t);
+}
+
+int ClusterRunner::take_ready() {
+  if (launch_->seed != 0) std::swap(ready_[random_.below(ready_.size())], ready_.back());
+  const int t = ready_.back();
+  ready_.pop_back();
+  return t;
+}
+
+void ClusterRunner::enter(int thread) {
+  thread_ = thread;
+  rank_ = thread / block_threads();
+}
+
+void ClusterRunner::run_one_by_one() {
+  make_ready(0, cluster_threads());
+  while (!ready_.empty()) {
+    enter(take_ready());
+    launch_->entry(launch_->arguments.data());
+  }
+}
+
+void ClusterRunner::run_side_by_side() {
+  arrived_.assign(static_cast<std::size_t>(cluster_threads() / kWarp), 0);
+  at_barrier_.assign(shared_.size(), 0);
+  at_cluster_barrier_ = finished_ = 0;
+  make_ready(0, cluster_threads());
+  while (!ready_.empty()) resume(take_ready());
+  if (finished_ == cluster_threads()) return report_last_remote();
+  report_divergence();
+  drop_fibers();
+}
+
+void ClusterRunner::resume(int thread) {
+  Thread& t = threads_[static_cast<std::size_t>(thread)];
+  if (t.context == nullptr) {
+    t.context =
+        boost::context::detail::make_fcontext(stacks_.top(thread), FiberStacks::kUsableBytes, &fiber_main);
+  }
+  t.state = State::ready;
+  enter(thread);
+  t.context = boost::context::detail::jump_fcontext(t.context, this).fctx;
+  switch (t.state) {
+    case State::ready: break;
+    case State::barrier:
+      if (++at_barrier_[static_cast<std::size_t>(rank_)] == block_threads()) open_barrier(rank_);
+      break;
+    case State::cluster_barrier:
+      if (++at_cluster_barrier_ == cluster_threads()) open_cluster_barrier();
+      break;
+    case State::shuffle:
+      if (++arrived_[static_cast<std::size_t>(thread / kWarp)] == kWarp) complete_shuffle(thread / kWarp);
+      break;
+    case State::finished: ++finished_; break;
+  }
+}
+
+// A fiber outlives the thread it runs: it waits to run the same thread of the next cluster.
+void ClusterRunner::fiber_main(boost::context::detail::transfer_t from) noexcept {
+  auto& self = *static_cast<ClusterRunner*>(from.data);
+  self.scheduler_ = from.fctx;
+  for (;;) {
+    self.launch_->entry(self.launch_->arguments.data());
+    self.suspend(State::finished, 0);
+  }
+}
+
+void ClusterRunner::suspend(State state, std::int32_t site) noexcept {
+  Thread& t = threads_[static_cast<std::size_t>(thread_)];
+  t.state = state;
+  t.site = site;
+  scheduler_ = boost::context::detail::jump_fcontext(scheduler_, nullptr).fctx;
+}
+
+void ClusterRunner::open_barrier(int rank) {
+  report_places("barrier", rank * block_threads(), block_threads());
+  at_barrier_[static_cast<std::size_t>(rank)] = 0;
+  block_clocks_[static_cast<std::size_t>(rank)] = ++clock_;
+  make_ready(rank * block_threads(), block_threads());
+}
+
+void ClusterRunner::open_cluster_barrier() {
+  report_places("cluster barrier", 0, cluster_threads());
+  at_cluster_barrier_ = 0;
+  cluster_clock_ = ++clock_;
+  std::fill(block_clocks_.begin(), block_clocks_.end(), clock_);
+  make_ready(0, cluster_threads());
+}
+
+void ClusterRunner::complete_shuffle(int warp) {
+  report_places("shuffle", warp * kWarp, kWarp);
+  Thread* lanes = &threads_[static_cast<std::size_t>(warp * kWarp)];
+  for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
+    lanes[lane].result = lanes[(lane ^ lanes[lane].mask) % kWarp].value;
+  }
+  arrived_[static_cast<std::size_t>(warp)] = 0;
+  make_ready(warp * kWarp, kWarp);
+}
+
+void ClusterRunner::drop_fibers() {
+  for (Thread& t : threads_) {
+    if (t.state != State::finished) t.context = nullptr;
+  }
+}
+
+// ---- primitives ----
+
+void* ClusterRunner::cluster_shared(void* address, std::int32_t rank) noexcept {
+  if (rank < 0 || rank >= launch_->kernel->cluster) {
+    fault(thread_,
+          fmt::format("shared memory of block {} of a cluster of {}", rank, launch_->kernel->cluster), {});
+    return address;
+  }
+  return shared_[static_cast<std::size_t>(rank)].begin + (static_cast<std::byte*>(address) - shared());
+}
+
+bool ClusterRunner::may_wait(std::string_view at, std::int32_t site) noexcept {
+  if (!launch_->kernel->synchronizes)
+    fault(thread_, fmt::format("a {} in a kernel whose plan says it has none", at), {site});
+  return launch_->kernel->synchronizes;
+}
+
+void ClusterRunner::barrier(std::int32_t site) noexcept {
+  if (may_wait("barrier", site)) suspend(State::barrier, site);
+}
+
+void ClusterRunner::cluster_barrier(std::int32_t site) noexcept {
+  if (may_wait("cluster barrier", site)) suspend(State::cluster_barrier, site);
+}
+
+std::uint32_t ClusterRunner::shuffle_xor(std::uint32_t value, std::uint32_t mask,
+                                         std::int32_t site) noexcept {
+  if (!may_wait("shuffle", site)) return value;
+  Thread& t = threads_[static_cast<std::size_t>(thread_)];
+  t.value = value;
+  t.mask = mask;
+  suspend(State::shuffle, site);
+  return t.result;
+}
+
+void* ClusterRunner::access(void* address, std::int32_t number) noexcept {
+  const Site& site = site_of(number);
+  const auto* at = static_cast<std::byte*>(address);
+  const Region* meant = region_of(at, site);
+  if (meant != nullptr && meant->contains(at, site.bytes) && (meant->writable || !site.store) &&
+      reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(site.alignment) == 0) {
+    if (meant->shadow != nullptr) note(*meant, at, number);
+    if (site.argument == kClusterMemory && meant != &shared_[static_cast<std::size_t>(rank_)])
+      remote_ = {thread_, number, meant, at, clock_};
+    return address;
+  }
+  report_access(at, number, meant);
+  if (scratch_storage_.empty()) scratch_storage_.resize(kScratchBytes + kScratchAlignment);
+  std::byte* scratch = align_up(scratch_storage_.data(), kScratchAlignment);
+  std::memset(scratch, 0xff, kScratchBytes);
+  return scratch;
+}
+
+// The region an access belongs to, as far as that is known, else null.
+const Region* ClusterRunner::region_of(const std::byte* address, const Site& site) const {
+  if (site.argument == kSharedMemory) return &shared_[static_cast<std::size_t>(rank_)];
+  if (site.argument == kClusterMemory) {
+    const auto next =
+        std::find_if(shared_.begin() + 1, shared_.end(), [&](const Region& r) { return address < r.begin; });
+    return &*(next - 1);
+  }
+  if (site.argument >= 0) return &launch_->regions[static_cast<std::size_t>(site.argument)];
+  const Region* read_only = nullptr;
+  for (const Region& r : launch_->regions) {
+    if (!r.contains(address, site.bytes)) continue;
+    if (r.writable) return &r;
+    read_only = &r;
+  }
+  return read_only;
+}
+
+void ClusterRunner::note(const Region& region, const std::byte* address, std::int32_t number) {
+  const Site& site = site_of(number);
+  Moment now;
+  now.event.block = static_cast<std::uint32_t>(block());
+  now.event.clock = clock_;
+  now.event.thread = static_cast<std::uint32_t>(thread());
+  now.event.site = static_cast<std::uint32_t>(number);
+  now.block_clock = block_clocks_[static_cast<std::size_t>(rank_)];
+  now.cluster_clock = cluster_clock_;
+  now.cluster_first = static_cast<std::uint32_t>(first_block_);
+  now.cluster_end = static_cast<std::uint32_t>(first_block_ + launch_->kernel->cluster);
+  const std::int64_t offset = address - region.begin;
+  try {
+    const Finding finding = site.store ? region.shadow->store(offset, site.bytes, now)
+                                       : region.shadow->load(offset, site.bytes, now, region.stored);
+    if (finding.kind != Finding::Kind::nothing) report_finding(finding, region, address, number);
+  } catch (const std::bad_alloc&) {  // must not reach compiled code
+    fault(thread_, "there is no memory left to remember accesses; SimOptions::check_memory turns that off",
+          {number});
+  }
+}
+
+}  // namespace bz::sim

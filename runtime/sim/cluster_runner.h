@@ -1,0 +1,125 @@
+// Runs the threads of one cluster at a time on one host thread. In most kernels a cluster is one block.
+//
+// Threads of a kernel that synchronizes are fibers: each runs until it waits at a barrier or a shuffle, or
+// finishes. When every thread of the block (cluster) waits at the barrier, or all lanes of a warp at the shuffle, they
+// may go on; when nobody may, threads have diverged, which is a fault. Other kernels need no fibers, a loop
+// calls one thread after the other.
+//
+// A fault never unwinds compiled code. The first one of a cluster is kept as text; after an access out of
+// bounds the thread goes on with scratch memory, after divergence the fibers are dropped where they stand.
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/sim/fiber_stacks.h"
+#include "runtime/sim/launch.h"
+#include "runtime/sim/random.h"
+#include "runtime/sim/shadow.h"
+
+namespace bz::sim {
+
+class ClusterRunner {
+ public:
+  ClusterRunner() = default;
+  ClusterRunner(const ClusterRunner&) = delete;
+  ClusterRunner& operator=(const ClusterRunner&) = delete;
+
+  // Makes what `launch` needs of stacks and shared memory. Throws DeviceError when there is no memory.
+  void prepare(const Launch& launch);
+  // Runs a cluster of a launch that was prepared. Returns the first fault, empty when there is none.
+  std::string run(const Launch& launch, std::int64_t cluster);
+
+  // ---- called by kernels, through primitives.cpp; `site` is the number of the caller's Site ----
+  static ClusterRunner& current() noexcept { return *current_; }
+  std::int32_t thread() const noexcept { return thread_ - rank_ * launch_->kernel->block; }
+  std::int32_t block() const noexcept { return first_block_ + rank_; }
+  std::byte* shared() const noexcept { return shared_[static_cast<std::size_t>(rank_)].begin; }
+  void* cluster_shared(void* address, std::int32_t rank) noexcept;
+  void barrier(std::int32_t site) noexcept;
+  void cluster_barrier(std::int32_t site) noexcept;
+  std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask, std::int32_t site) noexcept;
+  // `address` when the access is allowed, else scratch memory.
+  void* access(void* address, std::int32_t site) noexcept;
+
+ private:
+  enum class State : std::uint8_t { ready, barrier, cluster_barrier, shuffle, finished };
+  struct Thread {
+    boost::context::detail::fcontext_t context = nullptr;  // where to go on; null: no fiber yet
+    State state = State::ready;
+    std::int32_t site = 0;                          // where it waits
+    std::uint32_t value = 0, mask = 0, result = 0;  // of the shuffle it takes part in
+  };
+
+  static void fiber_main(boost::context::detail::transfer_t from) noexcept;
+  int block_threads() const { return launch_->kernel->block; }
+  int cluster_threads() const { return launch_->kernel->block * launch_->kernel->cluster; }
+  void run_side_by_side();
+  void run_one_by_one();
+  void make_ready(int first, int count);
+  int take_ready();
+  void enter(int thread);
+  void resume(int thread);
+  void suspend(State state, std::int32_t site) noexcept;
+  bool may_wait(std::string_view at, std::int32_t site) noexcept;
+  void open_barrier(int rank);
+  void open_cluster_barrier();
+  void complete_shuffle(int warp);
+  void drop_fibers();
+
+  const Region* region_of(const std::byte* address, const Site& site) const;
+  void note(const Region& region, const std::byte* address, std::int32_t site);
+
+  // ---- reports.cpp ----
+  // Keeps what was found as the cluster's fault, unless it has one: "kernel 'k', block 0, thread 1: " and `what`, then
+  // the lines of kernel IR of the sites.
+  void fault(int thread, std::string_view what, std::initializer_list<std::int32_t> sites);
+  std::string line_text(std::int32_t site) const;
+  const Site& site_of(std::int32_t number) const { return launch_->sites[static_cast<std::size_t>(number)]; }
+  std::string describe_access(const Region& region, const std::byte* address, const Site& site) const;
+  void report_last_remote();
+  std::string describe_thread(int thread, int seen_from) const;
+  void report_access(const std::byte* address, std::int32_t site, const Region* meant);
+  void report_finding(const Finding& finding, const Region& region, const std::byte* address,
+                      std::int32_t site);
+  void report_places(std::string_view what, int first, int count);
+  void report_divergence();
+
+  static constinit thread_local ClusterRunner* current_;
+  const Launch* launch_ = nullptr;
+  std::int32_t first_block_ = 0;
+  std::int32_t thread_ = 0;  // in the cluster
+  std::int32_t rank_ = 0;    // of its block
+  std::string fault_;
+  Random random_{0};
+  // The latest access to another block's shared memory.
+  struct {
+    int thread = 0;
+    std::int32_t site = 0;  // 0: there was none
+    const Region* region = nullptr;
+    const std::byte* address = nullptr;
+    std::uint32_t clock = 0;
+  } remote_;
+
+  std::vector<Thread> threads_;
+  std::vector<int> ready_;       // taken from the back
+  std::vector<int> arrived_;     // lanes at the shuffle, by warp
+  std::vector<int> at_barrier_;  // threads, by block
+  int at_cluster_barrier_ = 0, finished_ = 0;
+  boost::context::detail::fcontext_t scheduler_ = nullptr;
+  FiberStacks stacks_;
+
+  // Ticks when a barrier opens; what came before that of a block (of the cluster) comes before all that follows in it.
+  std::uint32_t clock_ = 0, cluster_clock_ = 0;
+  std::vector<std::uint32_t> block_clocks_;
+
+  std::vector<std::byte> shared_storage_;
+  std::vector<Region> shared_;  // by block
+  std::vector<Shadow> shadows_;
+  std::vector<std::byte> scratch_storage_;
+};
+
+}  // namespace bz::sim
