@@ -31,7 +31,7 @@ sanitize: build/dev/build.ninja
 	ctest --preset dev -j $(JOBS)
 
 portable: build/portable/build.ninja
-	cmake --build --preset portable -j $(JOBS) --target braze_command braze-tests
+	cmake --build --preset portable -j $(JOBS) --target braze_command braze_c braze-tests
 
 format:
 	$(SOURCES) | xargs clang-format -i

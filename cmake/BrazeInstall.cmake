@@ -3,12 +3,16 @@
 #   find_package(braze)
 #   target_link_libraries(app PRIVATE braze::braze)
 #   #include <braze/braze.h>
+#
+# or from C `braze::braze_c` and <braze.h>.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(braze_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/braze)
 
 install(TARGETS braze braze_compiler braze_emit braze_runtime braze_ir EXPORT brazeTargets)
+install(TARGETS braze_c EXPORT brazeTargets)
+install(FILES frontends/c/braze.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS braze_command)
 install(EXPORT brazeTargets NAMESPACE braze:: DESTINATION ${braze_package_folder})
 

@@ -12,11 +12,13 @@ missing=
 for package in $required; do
   dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
 done
-# These make builds faster, and can be done without.
-faster=
-command -v ccache >/dev/null || faster="$faster ccache"
-command -v ld.lld >/dev/null || [ -x /usr/lib/llvm-22/bin/ld.lld ] || faster="$faster lld-22"
-[ -n "$missing$faster" ] || exit 0
+# These make builds faster and test the Python module, and can be done without.
+optional=
+command -v ccache >/dev/null || optional="$optional ccache"
+command -v ld.lld >/dev/null || [ -x /usr/lib/llvm-22/bin/ld.lld ] || optional="$optional lld-22"
+python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null ||
+  optional="$optional python3 python3-numpy"
+[ -n "$missing$optional" ] || exit 0
 
 if [ "$(id -u)" -eq 0 ]; then
   as_root=
@@ -32,13 +34,13 @@ install() {
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-echo "installing$missing$faster"
+echo "installing$missing$optional"
 # shellcheck disable=SC2086  # lists of words
-install $missing $faster && exit 0
+install $missing $optional && exit 0
 $as_root apt-get update -q
 if [ -n "$missing" ]; then
   install $missing
 fi
-if [ -n "$faster" ]; then
-  install $faster || echo "going on without$faster"
+if [ -n "$optional" ]; then
+  install $optional || echo "going on without$optional"
 fi

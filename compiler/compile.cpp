@@ -22,6 +22,14 @@ using namespace compiler;
 constexpr std::string_view kStages[] = {"graph",  "simplified", "regions", "schedule",
                                         "kernel", "llvm",       "ptx"};
 
+// Not a pass over the graph, but can be left out as well: then every region is a kernel.
+constexpr std::string_view kGroup = "group";
+
+bool is_disabled(const CompileOptions& options, std::string_view pass) {
+  const auto& off = options.disabled_passes;
+  return std::find(off.begin(), off.end(), pass) != off.end();
+}
+
 // Runs a step and notes how long it took.
 template <class F>
 auto timed(std::vector<PassTime>& times, std::string_view name, F&& step) {
@@ -34,14 +42,13 @@ auto timed(std::vector<PassTime>& times, std::string_view name, F&& step) {
 
 ir::Graph run_graph_passes(ir::Graph graph, const CompileOptions& options, std::vector<PassTime>& times) {
   for (const std::string& name : options.disabled_passes) {
-    const auto known = graph_passes();
-    if (std::none_of(known.begin(), known.end(), [&](const GraphPass& p) { return p.name == name; })) {
+    const std::vector<std::string> known = pass_names();
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw Error(fmt::format("there is no pass '{}' to disable", name));
     }
   }
   for (const GraphPass& pass : graph_passes()) {
-    const auto& off = options.disabled_passes;
-    if (std::find(off.begin(), off.end(), pass.name) != off.end()) continue;
+    if (is_disabled(options, pass.name)) continue;
     graph = timed(times, pass.name, [&] { return pass.run(graph, options.target); });
     verify_or_throw(graph, pass.name);
   }
@@ -81,29 +88,6 @@ std::string schedule_for(const std::string& text, const std::string& kernel, std
   return for_this.empty() ? for_all : for_this;
 }
 
-// Gives the region its schedule, and the form that the schedule wants.
-Choice schedule(Region& region, const ir::Graph& graph, const CompileOptions& options,
-                std::set<std::string>& named) {
-  std::optional<Region> resident = resident_form(region);
-  const std::string forced = schedule_for(options.schedule, region.name, named);
-  if (forced.empty()) {
-    if (resident) {
-      Choice choice = choose(*resident, graph, options.target);
-      if (choice.schedule.keep == Keep::registers) {
-        region = std::move(*resident);
-        return choice;
-      }
-    }
-    return choose(region, graph, options.target);
-  }
-  const Schedule s = parse_schedule(forced);
-  if (resident && s.keep == Keep::registers) region = std::move(*resident);
-  if (const auto why = refuse(region, s, options.target)) {
-    throw Error(fmt::format("kernel {} cannot have schedule '{}': {}", region.name, to_string(s), *why));
-  }
-  return assess(region, graph, options.target, s);
-}
-
 // Nothing to compute: some extent is 0.
 bool empty(const Region& r) { return r.domains() == 0; }
 
@@ -128,7 +112,7 @@ Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernel
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const kernel::Kernel& k = kernels[i].kernel;
-    PlanKernel launch{k.name, {}, k.grid, k.block, k.shared_bytes(), k.synchronizes};
+    PlanKernel launch{k.name, {}, k.grid, k.block, k.shared_bytes(), k.synchronizes, k.cluster};
     for (std::size_t b = 0; b < bindings[i].size(); ++b) {
       const Binding& binding = bindings[i][b];
       if (binding.temporary) {
@@ -152,6 +136,12 @@ Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernel
 
 }  // namespace
 
+std::vector<Schedule> CompiledKernel::schedules() const {
+  std::vector<Schedule> all;
+  for (const Choice& c : choices) all.push_back(c.schedule);
+  return all;
+}
+
 std::optional<Stage> parse_stage(std::string_view text) {
   const auto* at = std::find(std::begin(kStages), std::end(kStages), text);
   if (at == std::end(kStages)) return std::nullopt;
@@ -159,6 +149,13 @@ std::optional<Stage> parse_stage(std::string_view text) {
 }
 
 std::vector<std::string_view> stage_names() { return {std::begin(kStages), std::end(kStages)}; }
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const GraphPass& pass : graph_passes()) names.emplace_back(pass.name);
+  names.emplace_back(kGroup);
+  return names;
+}
 
 Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   Compilation c;
@@ -175,22 +172,34 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   Fusion fusion = timed(c.times, "fuse", [&] { return fuse(c.simplified); });
   std::erase_if(fusion.regions, empty);
   c.cuts = std::move(fusion.cuts);
+  c.recomputed = std::move(fusion.recomputed);
+  std::vector<Group> groups = timed(c.times, kGroup, [&] {
+    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts,
+                 !is_disabled(options, kGroup));
+  });
 
   std::vector<std::vector<Binding>> bindings;
   std::vector<kernel::Kernel> kernels;
   timed(c.times, "schedule", [&] {
     std::set<std::string> named;
-    for (Region& r : fusion.regions) {
-      Region region = canonical(std::move(r));
-      Choice choice = schedule(region, c.simplified, options, named);
-      c.kernels.push_back({std::move(region), std::move(choice), {}});
+    std::vector<std::string> known;
+    const auto forced = [&](const std::string& name) -> std::optional<Schedule> {
+      const std::string text = schedule_for(options.schedule, name, named);
+      return text.empty() ? std::nullopt : std::optional(parse_schedule(text));
+    };
+    for (Group& group : groups) {
+      for (Region& r : group.stages) {
+        r = canonical(std::move(r));
+        known.push_back(r.name);
+      }
+      std::vector<Choice> choices = choose_stages(group, options.target, forced);
+      const Estimate e = estimate(group, choices, c.simplified, options.target);
+      c.kernels.push_back({std::move(group), std::move(choices), e, {}});
     }
-    for (const CompiledKernel& k : c.kernels) named.erase(k.region.name);
+    for (const std::string& name : known) named.erase(name);
     if (!named.empty()) {
-      std::vector<std::string> kernels;
-      for (const CompiledKernel& k : c.kernels) kernels.push_back(k.region.name);
       throw Error(fmt::format("schedule: there is no kernel '{}'; there are {}", *named.begin(),
-                              fmt::join(kernels, ", ")));
+                              fmt::join(known, ", ")));
     }
     return 0;
   });
@@ -198,8 +207,10 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
 
   timed(c.times, "lower", [&] {
     for (CompiledKernel& k : c.kernels) {
-      Lowered lowered = lower(k.region, c.simplified, k.choice.schedule, options.alignment);
-      lowered.kernel.blocks_together = blocks_together(k.region, k.choice.schedule, options.target);
+      Lowered lowered = lower(k.group, c.simplified, k.schedules(), options.alignment);
+      if (!k.group.staged())
+        lowered.kernel.blocks_together =
+            blocks_together(k.group.stages[0], k.choices[0].schedule, options.target);
       verify_kernel(lowered.kernel);
       k.kernel = std::move(lowered.kernel);
       bindings.push_back(std::move(lowered.bindings));
@@ -210,14 +221,12 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.plan = make_plan(c.simplified, c.kernels, bindings, options.alignment);
   if (options.last == Stage::kernel) return c;
 
-  emit::Module module =
-      timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
-  c.llvm = std::move(module.text);
+  c.bitcode = timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });
   if (options.last == Stage::llvm) return c;
   if (options.target.sim) {
-    c.plan.bitcode = std::move(module.bitcode);
+    c.plan.bitcode = c.bitcode;
   } else {
-    emit::Ptx ptx = timed(c.times, "ptx", [&] { return emit::ptx(module, kernels, options.target); });
+    emit::Ptx ptx = timed(c.times, "ptx", [&] { return emit::ptx(c.bitcode, kernels, options.target); });
     c.plan.ptx = std::move(ptx.text);
     c.plan.ptx_version = ptx.version;
     c.plan.sm = options.target.sm;

@@ -24,6 +24,7 @@ namespace bz {
 enum class Stage : std::uint8_t { graph, simplified, regions, schedule, kernel, llvm, ptx };
 std::optional<Stage> parse_stage(std::string_view text);
 std::vector<std::string_view> stage_names();
+std::vector<std::string> pass_names();  // that can be left out
 
 struct CompileOptions {
   Target target;
@@ -44,9 +45,11 @@ struct PassTime {
 
 // One compiled kernel with the decisions behind it.
 struct CompiledKernel {
-  compiler::Region region;
-  compiler::Choice choice;
+  compiler::Group group;
+  std::vector<compiler::Choice> choices;  // by stage of the group
+  compiler::Estimate estimate;
   kernel::Kernel kernel;
+  std::vector<compiler::Schedule> schedules() const;
 };
 
 struct Compilation {
@@ -55,8 +58,9 @@ struct Compilation {
   Target target;
   std::vector<CompiledKernel> kernels;
   std::vector<compiler::Cut> cuts;
+  std::vector<compiler::Recomputed> recomputed;
   Plan plan;
-  std::string llvm;  // LLVM assembly of the module, primitives not yet bound
+  std::string bitcode;  // the LLVM module of the kernels, primitives not yet bound
   std::vector<PassTime> times;
 
   std::string dump(Stage stage) const;

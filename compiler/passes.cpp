@@ -10,7 +10,7 @@ constexpr GraphPass kPasses[] = {
     {"simplify", [](const ir::Graph& g, const Target&) { return simplify(g); },
      "canonical forms, constants, common subexpressions, dead code"},
     {"online", [](const ir::Graph& g, const Target&) { return online(g); },
-     "dependent reductions as one: max and sum of exp, mean and squared deviations"},
+     "dependent reductions as one: max and (weighted) sums of exp, mean and squared deviations"},
     // online leaves what it replaced behind, and makes new common subexpressions.
     {"simplify-again", [](const ir::Graph& g, const Target&) { return simplify(g); },
      "the same, after online"},

@@ -129,19 +129,20 @@ DType reduction_dtype(const ir::Graph& g, const ReduceAttrs& attrs, const std::v
   const MonoidInfo& row = info(attrs.monoid);
   const DType t = g.type(operands[0]).dtype;
   check_reducible(g, attrs.monoid, t);
-  const std::vector<DType> components = row.component_dtypes(t);
-  if (attrs.component < 0 || attrs.component >= row.components) {
-    g.fail(fmt::format("{} has {} component{}, component {} was asked for", row.text, row.components,
-                       row.components == 1 ? "" : "s", attrs.component));
-  }
-  const bool implicit_index = !attrs.merge && row.inputs == 2 && operands.size() == 1;
+  const int given = static_cast<int>(operands.size());
+  const bool implicit_index = !attrs.merge && row.inputs == 2 && given == 1;
   const int wanted = attrs.merge ? row.components : row.inputs;
-  if (!implicit_index && static_cast<int>(operands.size()) != wanted) {
-    g.fail(fmt::format("{}{} takes {} operand{}, got {}", row.text, attrs.merge ? " merge" : "", wanted,
-                       wanted == 1 ? "" : "s", operands.size()));
+  if (!implicit_index && (row.weights ? given < wanted : given != wanted)) {
+    g.fail(fmt::format("{}{} takes {}{} operand{}, got {}", row.text, attrs.merge ? " merge" : "",
+                       row.weights ? "at least " : "", wanted, wanted == 1 ? "" : "s", given));
+  }
+  const std::vector<DType> components = row.component_dtypes(t, inputs_of(row, given, attrs.merge));
+  if (attrs.component < 0 || attrs.component >= static_cast<int>(components.size())) {
+    g.fail(fmt::format("{} has {} component{}, component {} was asked for", row.text, components.size(),
+                       components.size() == 1 ? "" : "s", attrs.component));
   }
   for (std::size_t i = 1; i < operands.size(); ++i) {
-    const DType expected = attrs.merge ? components[i] : DType::i64;
+    const DType expected = attrs.merge ? components[i] : row.weights ? compute_dtype(t) : DType::i64;
     const DType got = g.type(operands[i]).dtype;
     if (compute_dtype(got) != expected) {
       g.fail(fmt::format("{}: operand {} is {}, expected {}", row.text, i, name(got), name(expected)));

@@ -26,8 +26,9 @@ class Printer {
     for (const Buffer& b : k_.buffers) {
       buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
     }
-    text_ = fmt::format("kernel {}({})  grid {}, block {}, shared {} bytes\n", k_.name,
-                        fmt::join(buffers, ", "), k_.grid, k_.block, k_.shared_bytes());
+    text_ = fmt::format(
+        "kernel {}({})  grid {}, {}block {}, shared {} bytes\n", k_.name, fmt::join(buffers, ", "), k_.grid,
+        k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block, k_.shared_bytes());
     for (const Array& a : k_.arrays) {
       text_ += fmt::format("  {} {}: {}[{}]\n", a.space == Space::shared ? "shared" : "registers", a.name,
                            bz::name(a.dtype), a.elements);
@@ -85,17 +86,21 @@ class Printer {
                                         value_name(st.value), mask(st.mask)));
               },
               [&](const Get& g) {
-                define(depth, g.result, fmt::format("{}[{}]", array(g.array), index(g.at)));
+                define(depth, g.result, fmt::format("{}[{}]{}", array(g.array), index(g.at), mask(g.mask)));
               },
               [&](const Set& st) {
-                line(depth, fmt::format("{}[{}] = {}", array(st.array), index(st.at), value_name(st.value)));
+                line(depth, fmt::format("{}[{}]{} = {}{}", array(st.array), index(st.at),
+                                        st.rank ? fmt::format(" of block {}", index(*st.rank)) : "",
+                                        value_name(st.value), mask(st.mask)));
               },
-              [&](const Barrier&) { line(depth, "barrier"); },
+              [&](const Barrier& b) {
+                line(depth, b.scope == Scope::cluster ? "barrier of the cluster" : "barrier");
+              },
               [&](const Shuffle& sh) {
                 define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask));
               },
               [&](const For& f) {
-                static constexpr std::string_view kLevels[] = {"grid", "thread", "serial"};
+                static constexpr std::string_view kLevels[] = {"grid", "cluster", "thread", "serial"};
                 line(depth, fmt::format("for {} in 0..{} {}", k_.vars[static_cast<std::size_t>(f.var.id)],
                                         f.var.extent, kLevels[static_cast<int>(f.level)]));
                 block(f.body, depth + 1);
@@ -122,21 +127,25 @@ class Verifier {
   explicit Verifier(const Kernel& k) : k_(k), defined_(k.values.size(), false) {}
 
   std::vector<std::string> run() {
-    std::int64_t grid = 1, threads = 1;
+    std::int64_t extents[] = {1, 1, 1};  // of the grid, cluster and thread loops
     const Block* inner = &k_.body;
-    bool seen_thread = false;
+    Level level = Level::grid;
     while (!inner->empty()) {  // the nest of parallel loops: each holds just the next
       const For* f = nullptr;
       for (const Stmt& s : *inner) {
         if (const For* g = std::get_if<For>(&s.op); g != nullptr && g->level <= Level::thread) f = g;
       }
       if (f == nullptr) break;
-      if (f->level == Level::grid && seen_thread) fail("a grid loop inside a thread loop");
-      seen_thread |= f->level == Level::thread;
-      (f->level == Level::grid ? grid : threads) *= f->var.extent;
+      if (f->level < level) fail("parallel loops that are not nested as grid, cluster, thread");
+      level = f->level;
+      extents[static_cast<int>(level)] *= f->var.extent;
       inner = &f->body;
     }
-    if (grid != k_.grid) fail(fmt::format("grid loops make {} blocks, the launch has {}", grid, k_.grid));
+    const auto [clusters, cluster, threads] = extents;
+    if (clusters * cluster != k_.grid)
+      fail(fmt::format("grid loops make {} blocks, the launch has {}", clusters * cluster, k_.grid));
+    if (cluster != k_.cluster)
+      fail(fmt::format("cluster loops make {} blocks, the launch has {}", cluster, k_.cluster));
     if (threads != k_.block)
       fail(fmt::format("thread loops make {} threads, the launch has {}", threads, k_.block));
     if (k_.synchronizes && k_.block % 32 != 0) fail(fmt::format("synchronizes with {} threads", k_.block));
@@ -201,10 +210,24 @@ class Verifier {
                      [&](const Store& st) {
                        if (!k_.buffers[static_cast<std::size_t>(st.buffer)].written)
                          fail("a store to an input");
-                       use(st.value), mask(st.mask, st.offset.uses(kLaneVar) ? k_.lanes : 1);
+                       use(st.value), mask(st.mask, st.width);
                      },
-                     [&](const Get& g) { inside(g.array, g.at), define(g.result); },
-                     [&](const Set& st) { use(st.value), inside(st.array, st.at); },
+                     [&](const Get& g) {
+                       mask(g.mask, k_.values[static_cast<std::size_t>(g.result)].width);
+                       if (g.mask == kNone) inside(g.array, g.at);
+                       define(g.result);
+                     },
+                     [&](const Set& st) {
+                       use(st.value), mask(st.mask, st.width);
+                       if (st.mask == kNone) inside(st.array, st.at);
+                       if (st.rank) {
+                         if (k_.arrays[static_cast<std::size_t>(st.array)].space != Space::shared)
+                           fail("a register array of another block");
+                         if (st.rank->lo() < 0 || st.rank->hi() >= k_.cluster)
+                           fail(fmt::format("block {}..{} of a cluster of {}", st.rank->lo(), st.rank->hi(),
+                                            k_.cluster));
+                       }
+                     },
                      [&](const Barrier&) {
                        if (divergent) fail("a barrier under a condition");
                      },

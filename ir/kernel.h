@@ -11,9 +11,10 @@
 // Values are immutable and have a dtype and a width: a value of width w stands for w lanes side by side in one thread.
 // Index expressions may use the variable `lane`, which is 0..w-1 in the lanes; a value of width 1 next to a wider one
 // serves all lanes. Whatever must change during a loop lives in an array: in registers (private to a thread) or in
-// shared memory (of the block).
+// shared memory (of the block; a thread can also write to that of another block of its cluster).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -86,7 +87,7 @@ struct Inside {  // whether all bounds hold
   ValueId result;
   std::vector<IndexBound> bounds;
 };
-// ---- memory ---- (a lane with a false mask loads some element of the buffer, unspecified which, and stores nothing)
+// ---- memory ---- (a lane with a false mask loads some element, unspecified which, and stores nothing)
 struct Load {
   ValueId result;
   BufferId buffer;
@@ -98,26 +99,35 @@ struct Store {
   Index offset;
   ValueId value;
   ValueId mask = kNone;
+  int width = 1;  // lanes that are stored
 };
 struct Get {
   ValueId result;
   ArrayId array;
   Index at;
+  ValueId mask = kNone;
 };
 struct Set {
   ArrayId array;
   Index at;
   ValueId value;
+  ValueId mask = kNone;
+  int width = 1;
+  std::optional<Index> rank =
+      {};  // of a shared array: the block of the cluster that has it, instead of the thread's own
 };
 // ---- threads ----
-struct Barrier {};
+enum class Scope : std::uint8_t { block, cluster };
+struct Barrier {
+  Scope scope = Scope::block;
+};
 struct Shuffle {  // the value of lane (own ^ mask) of the warp
   ValueId result;
   ValueId value;
   int mask;
 };
 // ---- structure ----
-enum class Level : std::uint8_t { grid, thread, serial };
+enum class Level : std::uint8_t { grid, cluster, thread, serial };
 struct For {
   IndexVar var;
   Level level;
@@ -143,9 +153,9 @@ struct Kernel {
   std::vector<Array> arrays;
   std::vector<Value> values;
   std::vector<std::string> vars;  // names of index variables by id; vars[0] is "lane"
-  int lanes = 1;                  // extent of `lane`
   std::int64_t grid = 1;
   int block = 1;
+  int cluster = 1;          // consecutive blocks that run side by side
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
   Block body;
@@ -160,7 +170,7 @@ inline constexpr std::int32_t kLaneVar = 0;
 std::string print(const Kernel& k);
 
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
-// loops nest outermost, grid before thread, with extents that multiply to the launch; barriers and shuffles stand in
+// loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in
 // no loop or condition that threads could take differently; arrays are accessed inside their bounds.
 std::vector<std::string> verify(const Kernel& k);
 

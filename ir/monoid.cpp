@@ -66,10 +66,10 @@ constexpr Simple kMin{ScalarOp::min, highest};
 constexpr Simple kAny{ScalarOp::logical_or, [](DType t) { return Scalar::of_int(t, 0); }};
 constexpr Simple kAll{ScalarOp::logical_and, [](DType t) { return Scalar::of_int(t, 1); }};
 
-std::vector<DType> same_dtype(DType t) { return {compute_dtype(t)}; }
+std::vector<DType> same_dtype(DType t, int) { return {compute_dtype(t)}; }
 
 template <const Simple& S>
-std::vector<Scalar> simple_identity(DType t) {
+std::vector<Scalar> simple_identity(DType t, int) {
   return {S.none(compute_dtype(t))};
 }
 template <const Simple& S>
@@ -91,10 +91,10 @@ Handles simple_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, c
 // The better value wins, NaN is better than any number, the smaller index wins among equals. The identity's index
 // is the largest there is, so that it never wins against an element.
 
-std::vector<DType> arg_dtypes(DType t) { return {compute_dtype(t), DType::i64}; }
+std::vector<DType> arg_dtypes(DType t, int) { return {compute_dtype(t), DType::i64}; }
 
 template <bool kIsMax>
-std::vector<Scalar> arg_identity(DType t) {
+std::vector<Scalar> arg_identity(DType t, int) {
   t = compute_dtype(t);
   return {kIsMax ? lowest(t) : highest(t),
           Scalar::of_int(DType::i64, std::numeric_limits<std::int64_t>::max())};
@@ -118,7 +118,7 @@ Handles arg_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& 
 template <bool kIsMax>
 Handles arg_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
-  const std::vector<Scalar> none = arg_identity<kIsMax>(t);
+  const std::vector<Scalar> none = arg_identity<kIsMax>(t, 2);
   Handles state;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Handles s = chunk[i];
@@ -135,40 +135,60 @@ Handles arg_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, cons
   return state;
 }
 
-// ---- max_sumexp: (m, s), s = sum exp(x - p(m)), p(m) = 0 where m is infinite, else m ----------------------------
+// ---- max_sumexp: (m, s, t1, ..), sums of exp(x - p(m)) and exp(x - p(m)) * w, p(m) = 0 where m is infinite, else m --
 
-std::vector<DType> max_sumexp_dtypes(DType t) { return {compute_dtype(t), compute_dtype(t)}; }
-std::vector<Scalar> max_sumexp_identity(DType t) {
-  t = compute_dtype(t);
-  return {Scalar::of(t, -kInf), Scalar::of(t, 0)};
+std::vector<DType> max_sumexp_dtypes(DType t, int inputs) {
+  return std::vector<DType>(static_cast<std::size_t>(inputs) + 1, compute_dtype(t));
 }
-// Each sum is rescaled by exp(own m - common m), which is 1 for equal maxima: that keeps (-inf, 0) merged with
-// (-inf, 0) free of the NaN of -inf - -inf, and an infinite sum infinite.
+std::vector<Scalar> max_sumexp_identity(DType t, int inputs) {
+  std::vector<Scalar> none(static_cast<std::size_t>(inputs) + 1, Scalar::of(compute_dtype(t), 0));
+  none[0] = lowest(compute_dtype(t));
+  return none;
+}
+// The sums are rescaled by exp(own m - p(common m)), which for equal maxima is 1: that keeps (-inf, 0) merged with
+// (-inf, 0) free of the NaN of -inf - -inf. Weights make it matter that p(+inf) is 0: what finite elements have beside
+// +inf is their exponential, not 0, of which an infinite weight would make NaN.
 Handles max_sumexp_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
   const Arith a{b, compute_dtype(t)};
-  const Handle m = a.bin(ScalarOp::max, l[0], r[0]);
-  const auto rescaled = [&](const Handles& s) {
-    const Handle same = a.test(ScalarOp::eq, s[0], m);
-    const Handle shift = a.select(same, a.value(0), a.bin(ScalarOp::sub, s[0], m));
-    return a.bin(ScalarOp::mul, s[1], a.un(ScalarOp::exp, shift));
+  const Handle m = a.bin(ScalarOp::max, l[0], r[0]), zero = a.value(0);
+  const bool weighted = l.size() > 2;
+  const Handle pivot = weighted ? a.select(a.test(ScalarOp::isinf, m), zero, m) : m;
+  const auto factor = [&](Handle own) {
+    const Handle shift = a.select(a.test(ScalarOp::eq, own, m), zero, a.bin(ScalarOp::sub, own, pivot));
+    return a.un(ScalarOp::exp, shift);
   };
-  return {m, a.bin(ScalarOp::add, rescaled(l), rescaled(r))};
+  const Handle left = factor(l[0]), right = factor(r[0]);
+  Handles state = {m};
+  for (std::size_t c = 1; c < l.size(); ++c) {
+    state.push_back(
+        a.bin(ScalarOp::add, a.bin(ScalarOp::mul, l[c], left), a.bin(ScalarOp::mul, r[c], right)));
+  }
+  return state;
 }
 // The maximum of the chunk first, then one exponential an element.
 Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
-  std::vector<Handle> x, e;
+  const Handle zero = a.value(0);
+  Handles x, e;
   for (std::size_t i = 0; i < chunk.size(); ++i) x.push_back(a.masked(valid[i], chunk[i][0], a.value(-kInf)));
   const Handle m = a.fold(ScalarOp::max, x);
-  const Handle pivot = a.select(a.test(ScalarOp::isinf, m), a.value(0), m);
+  const Handle pivot = a.select(a.test(ScalarOp::isinf, m), zero, m);
   for (const Handle v : x) e.push_back(a.un(ScalarOp::exp, a.bin(ScalarOp::sub, v, pivot)));
-  return {m, a.fold(ScalarOp::add, e)};
+  Handles state = {m, a.fold(ScalarOp::add, e)};
+  for (std::size_t w = 1; w < chunk[0].size(); ++w) {
+    Handles products;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      products.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e[i], chunk[i][w]), zero));
+    }
+    state.push_back(a.fold(ScalarOp::add, products));
+  }
+  return state;
 }
 
 // ---- moments: (n, hi, lo, m2), mean = hi + lo ---------------------------------------------------------------------
 
-std::vector<DType> moments_dtypes(DType t) { return std::vector<DType>(4, compute_dtype(t)); }
-std::vector<Scalar> moments_identity(DType t) {
+std::vector<DType> moments_dtypes(DType t, int) { return std::vector<DType>(4, compute_dtype(t)); }
+std::vector<Scalar> moments_identity(DType t, int) {
   return std::vector<Scalar>(4, Scalar::of(compute_dtype(t), 0));
 }
 
@@ -179,18 +199,21 @@ std::pair<Handle, Handle> renormalise(const Arith& a, Handle hi, Handle lo) {
   return {sum, a.select(a.test(ScalarOp::isfinite, sum), rest, a.value(0))};
 }
 
-// Chan, Golub and LeVeque 1983, relative to the left pivot. Infinite means have no finite distance: their sum is
-// the mean then (inf, or NaN for inf and -inf).
+// Chan, Golub and LeVeque 1983, relative to the left pivot. Where means have no finite distance, because one is infinite
+// or they are of opposite sign and too large, the mean is weighed directly (inf, or NaN for inf and -inf).
 Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
   const Arith a{b, compute_dtype(t)};
   const Handle n = a.bin(ScalarOp::add, l[0], r[0]);
   const Handle delta =
       a.bin(ScalarOp::add, a.bin(ScalarOp::sub, r[1], l[1]), a.bin(ScalarOp::sub, r[2], l[2]));
-  const Handle share = a.bin(ScalarOp::div, r[0], n);
+  const Handle inverse = a.un(ScalarOp::reciprocal, n);
+  const Handle left_share = a.bin(ScalarOp::mul, l[0], inverse), share = a.bin(ScalarOp::mul, r[0], inverse);
   const Handle lo = a.bin(ScalarOp::add, l[2], a.bin(ScalarOp::mul, delta, share));
   const Handle near = a.test(ScalarOp::isfinite, delta);
   const auto [near_hi, near_lo] = renormalise(a, l[1], lo);
-  const Handle hi = a.select(near, near_hi, a.bin(ScalarOp::add, l[1], r[1]));
+  const Handle far_hi =
+      a.bin(ScalarOp::add, a.bin(ScalarOp::mul, l[1], left_share), a.bin(ScalarOp::mul, r[1], share));
+  const Handle hi = a.select(near, near_hi, far_hi);
   const Handle rest = a.select(near, near_lo, a.value(0));
   const Handle between =
       a.bin(ScalarOp::mul, a.bin(ScalarOp::mul, delta, delta), a.bin(ScalarOp::mul, l[0], share));
@@ -204,7 +227,8 @@ Handles moments_combine(ScalarBuilder& b, DType t, const Handles& l, const Handl
   return {n, pick(hi, 1), pick(rest, 2), pick(m2, 3)};
 }
 // Two passes over the chunk relative to its first element: differences of near values are exact, and a constant
-// chunk has exactly mean = its value and m2 = 0.
+// chunk has exactly mean = its value and m2 = 0. Where the differences overflow, the mean is the sum of x / n, and m2 is
+// infinite if all elements are finite.
 Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   const Handle zero = a.value(0), one = a.value(1);
@@ -226,44 +250,52 @@ Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, 
     for (std::size_t i = x.size(); i-- > 0;) pivot = a.masked(there[i], x[i], pivot);
   }
   pivot = a.select(a.test(ScalarOp::isfinite, pivot), pivot, zero);
-  Handles d, squares, count;
-  for (std::size_t i = 0; i < chunk.size(); ++i) {
-    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
-  }
+  Handles d, shares, squares, count;
   for (const Handle h : there) count.push_back(a.masked(h, one, zero));
   const Handle n = masked ? a.fold(ScalarOp::add, count) : a.value(static_cast<double>(x.size()));
-  const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), masked ? a.bin(ScalarOp::max, n, one) : n);
+  const Handle divisor = masked ? a.bin(ScalarOp::max, n, one) : n;
+  const Handle inverse =
+      masked ? a.un(ScalarOp::reciprocal, divisor) : a.value(1.0 / static_cast<double>(x.size()));
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
+    shares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, chunk[i][0], inverse), zero));
+  }
+  const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), divisor);
+  const Handle far_mean = a.fold(ScalarOp::add, shares);
+  const Handle near = a.test(ScalarOp::isfinite, lo);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Handle e = a.bin(ScalarOp::sub, d[i], lo);
     squares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e, e), zero));
   }
   const auto [hi, rest] = renormalise(a, pivot, lo);
-  return {n, hi, rest, a.fold(ScalarOp::add, squares)};
+  const Handle far_m2 = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, far_mean, far_mean), a.value(kInf));
+  return {n, a.select(near, hi, far_mean), a.select(near, rest, zero),
+          a.select(near, a.fold(ScalarOp::add, squares), far_m2)};
 }
 
 constexpr MonoidInfo kMonoids[] = {
-    {Monoid::sum, "sum", 1, 1, true, false, true, "sum of the elements; 0 for none", same_dtype,
+    {Monoid::sum, "sum", 1, 1, false, true, false, true, "sum of the elements; 0 for none", same_dtype,
      simple_identity<kSum>, simple_combine<kSum>, simple_lift<kSum>},
-    {Monoid::prod, "prod", 1, 1, true, false, true, "product of the elements; 1 for none", same_dtype,
+    {Monoid::prod, "prod", 1, 1, false, true, false, true, "product of the elements; 1 for none", same_dtype,
      simple_identity<kProd>, simple_combine<kProd>, simple_lift<kProd>},
-    {Monoid::max, "max", 1, 1, true, false, true, "largest element; NaN if any is", same_dtype,
+    {Monoid::max, "max", 1, 1, false, true, false, true, "largest element; NaN if any is", same_dtype,
      simple_identity<kMax>, simple_combine<kMax>, simple_lift<kMax>},
-    {Monoid::min, "min", 1, 1, true, false, true, "smallest element; NaN if any is", same_dtype,
+    {Monoid::min, "min", 1, 1, false, true, false, true, "smallest element; NaN if any is", same_dtype,
      simple_identity<kMin>, simple_combine<kMin>, simple_lift<kMin>},
-    {Monoid::any, "any", 1, 1, true, false, true, "whether any element is true; false for none", same_dtype,
-     simple_identity<kAny>, simple_combine<kAny>, simple_lift<kAny>},
-    {Monoid::all, "all", 1, 1, true, false, true, "whether all elements are true; true for none", same_dtype,
-     simple_identity<kAll>, simple_combine<kAll>, simple_lift<kAll>},
-    {Monoid::argmax, "argmax", 2, 2, true, false, true,
+    {Monoid::any, "any", 1, 1, false, true, false, true, "whether any element is true; false for none",
+     same_dtype, simple_identity<kAny>, simple_combine<kAny>, simple_lift<kAny>},
+    {Monoid::all, "all", 1, 1, false, true, false, true, "whether all elements are true; true for none",
+     same_dtype, simple_identity<kAll>, simple_combine<kAll>, simple_lift<kAll>},
+    {Monoid::argmax, "argmax", 2, 2, false, true, false, true,
      "row-major index of the first largest element, or of the first NaN", arg_dtypes, arg_identity<true>,
      arg_combine<true>, arg_lift<true>},
-    {Monoid::argmin, "argmin", 2, 2, true, false, true,
+    {Monoid::argmin, "argmin", 2, 2, false, true, false, true,
      "row-major index of the first smallest element, or of the first NaN", arg_dtypes, arg_identity<false>,
      arg_combine<false>, arg_lift<false>},
-    {Monoid::max_sumexp, "max_sumexp", 1, 2, true, false, false,
-     "largest element m and the sum of exp(x - m), in one pass", max_sumexp_dtypes, max_sumexp_identity,
-     max_sumexp_combine, max_sumexp_lift},
-    {Monoid::moments, "moments", 1, 4, false, true, false,
+    {Monoid::max_sumexp, "max_sumexp", 1, 2, true, true, false, false,
+     "largest element m and the sums of exp(x - m) and of exp(x - m) * w, in one pass", max_sumexp_dtypes,
+     max_sumexp_identity, max_sumexp_combine, max_sumexp_lift},
+    {Monoid::moments, "moments", 1, 4, false, false, true, false,
      "count, mean in two parts and sum of squared deviations", moments_dtypes, moments_identity,
      moments_combine, moments_lift},
 };
@@ -284,6 +316,10 @@ Handle ScalarBuilder::fold(ScalarOp op, std::span<const Handle> values, DType ty
 std::span<const MonoidInfo> monoids() { return kMonoids; }
 
 const MonoidInfo& info(Monoid m) { return kMonoids[static_cast<std::size_t>(m)]; }
+
+int inputs_of(const MonoidInfo& m, int operands, bool merge) {
+  return merge ? operands - m.components + m.inputs : std::max(operands, m.inputs);
+}
 
 std::optional<Monoid> parse_monoid(std::string_view text) {
   for (const MonoidInfo& row : kMonoids) {

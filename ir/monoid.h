@@ -2,8 +2,9 @@
 // a state and a way to combine two states. Interpreter, lowering and the law tests all read this one table.
 //
 //   sum prod max min any all argmax argmin   what users write
-//   max_sumexp   state (m, s): m = max x, s = sum exp(x - p(m)), p(m) = m, or 0 where m is infinite
-//                (online softmax, Milakov and Gimelshein 2018). Identity (-inf, 0).
+//   max_sumexp   of x, w1, .., wk (k may be 0): state (m, s, t1, .., tk), m = max x, s = sum exp(x - p(m)),
+//                ti = sum exp(x - p(m)) * wi, p(m) = m, or 0 where m is infinite (online softmax, Milakov and
+//                Gimelshein 2018). Identity (-inf, 0, .., 0).
 //   moments      state (n, hi, lo, m2): count, mean = hi + lo with hi near every element, sum of squared deviations
 //                (Welford 1962; merge by Chan, Golub and LeVeque 1983). Identity (0, 0, 0, 0). The unevaluated sum
 //                hi + lo keeps x - mean exact to rounding when the mean is large beside the spread.
@@ -46,7 +47,8 @@ struct MonoidInfo {
   Monoid kind;
   std::string_view text;
   int inputs;      // operands reduced together: 2 for argmax and argmin (value, index), else 1
-  int components;  // components of the state
+  int components;  // components of the state of so many inputs
+  bool weights;    // takes any number of further inputs of the first one's type; each adds a component
   // combine(a, b) and combine(b, a) have the same bits. When false, lowering combines in index order.
   bool commutative;
   // Lifting many elements at once holds a value for each beside the element itself.
@@ -54,10 +56,10 @@ struct MonoidInfo {
   bool user;  // may be written in programs; the others are made by the compiler
   std::string_view doc;
 
-  // Types of the state for an operand of type `t` (the value operand): f16 and bf16 accumulate in f32.
-  std::vector<DType> (*component_dtypes)(DType t);
+  // Types of the state of `inputs` operands, the first (the value operand) of type `t`: f16 and bf16 accumulate in f32.
+  std::vector<DType> (*component_dtypes)(DType t, int inputs);
   // The identity state.
-  std::vector<Scalar> (*identity)(DType t);
+  std::vector<Scalar> (*identity)(DType t, int inputs);
   Handles (*combine)(ScalarBuilder& b, DType t, const Handles& lhs, const Handles& rhs);
   // State of a chunk of elements: chunk[e][i] is operand i of entry e, already of the compute type. valid[e] is a bool
   // handle, or -1 for an entry that is always there; an invalid element counts as not there.
@@ -67,5 +69,11 @@ struct MonoidInfo {
 std::span<const MonoidInfo> monoids();
 const MonoidInfo& info(Monoid m);
 std::optional<Monoid> parse_monoid(std::string_view text);
+
+// Components of the state of `inputs` operands.
+inline int components_of(const MonoidInfo& m, int inputs) { return m.components + inputs - m.inputs; }
+// Inputs of a reduction with `operands` operands: they are its inputs, of which the index of argmax and argmin may be
+// left out, or, when it merges, the components of partial states.
+int inputs_of(const MonoidInfo& m, int operands, bool merge);
 
 }  // namespace bz

@@ -44,6 +44,8 @@ std::optional<Target> parse_target(std::string_view name) {
     target.name = std::string(name);
     target.sm = row.sm;
     target.multiprocessors = row.multiprocessors;
+    // Up to 8 is portable; more has to be asked for, and consumer parts do not give it.
+    target.max_cluster = row.sm < 90 ? 1 : row.sm < 120 ? 16 : 8;
     target.max_shared_bytes = row.shared_kib * 1024;
     target.l2_bytes = std::int64_t{row.l2_mib} << 20;
     target.dram_bytes_per_second = row.copy_terabytes_per_second * 1e12;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "ir/simt.h"
 #include "support/error.h"
@@ -17,15 +18,21 @@ struct Extent {
   const PlanBuffer* buffer = nullptr;
 };
 
+Extent extent_of(const PlanBuffer& b, void* address) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  return {begin, begin + static_cast<std::uintptr_t>(b.bytes()), &b};
+}
+
 std::string describe(const PlanBuffer& b) {
   return fmt::format("{} '{}'", b.kind == PlanBuffer::Kind::input ? "input" : "output", b.name);
 }
 
-void check_pair(const Extent& a, const Extent& b, InPlace in_place) {
-  if (a.buffer == nullptr || a.end <= b.begin) return;
+void check_pair(Extent a, Extent b, InPlace in_place) {
+  if (std::max(a.begin, b.begin) >= std::min(a.end, b.end)) return;
   const bool both_written =
       a.buffer->kind == PlanBuffer::Kind::output && b.buffer->kind == PlanBuffer::Kind::output;
   if (in_place == InPlace::allowed && a.begin == b.begin && a.end == b.end && !both_written) return;
+  if (b.begin < a.begin) std::swap(a, b);
   const std::uintptr_t shared = std::min(a.end, b.end) - b.begin;
   throw Error(
       fmt::format("{} ({} bytes) and {} ({} bytes) overlap by {} bytes; {}", describe(*a.buffer),
@@ -35,21 +42,28 @@ void check_pair(const Extent& a, const Extent& b, InPlace in_place) {
                       : "an output may share memory with nothing else"));
 }
 
-// In order of address, an extent can overlap an earlier one only if it overlaps the one that reaches
-// furthest.
-void check_overlaps(std::vector<Extent> extents, InPlace in_place) {
-  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+// Each output with every argument before it; programs have few outputs.
+void check_overlaps(const Plan& plan, std::span<void* const> arguments, InPlace in_place) {
+  for_each_argument(plan, [&](std::size_t i, std::size_t output) {
+    if (plan.buffers[output].kind != PlanBuffer::Kind::output) return;
+    const Extent written = extent_of(plan.buffers[output], arguments[i]);
+    for_each_argument(plan, [&](std::size_t j, std::size_t other) {
+      if (j < i) check_pair(extent_of(plan.buffers[other], arguments[j]), written, in_place);
+    });
   });
-  Extent furthest, furthest_output;
-  for (const Extent& e : extents) {
-    if (e.buffer->kind == PlanBuffer::Kind::output) {
-      check_pair(furthest, e, in_place);
-      if (e.end > furthest_output.end) furthest_output = e;
-    } else {
-      check_pair(furthest_output, e, in_place);
-    }
-    if (e.end > furthest.end) furthest = e;
+}
+
+void check_address(const Plan& plan, const PlanBuffer& b, void* argument) {
+  if (b.bytes() == 0) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(argument);
+  if (address == 0) {
+    throw DeviceError(fmt::format("program '{}': {} is a null pointer", plan.name, describe(b)));
+  }
+  if (address % static_cast<std::uintptr_t>(plan.alignment) != 0) {
+    throw DeviceError(
+        fmt::format("program '{}': {} is at {:#x}, which is not a multiple of the {} bytes it was "
+                    "compiled for",
+                    plan.name, describe(b), address, plan.alignment));
   }
 }
 
@@ -79,37 +93,23 @@ void check_plan(const Plan& plan) {
   for (const PlanKernel& k : plan.kernels) check_kernel(plan, k);
 }
 
-std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments, InPlace in_place) {
-  std::vector<std::size_t> order;
-  for (PlanBuffer::Kind kind : {PlanBuffer::Kind::input, PlanBuffer::Kind::output}) {
-    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-      if (plan.buffers[i].kind == kind) order.push_back(i);
-    }
-  }
-  if (arguments.size() != order.size()) {
+void check_arguments(const Plan& plan, std::span<void* const> arguments, InPlace in_place) {
+  std::size_t count = 0;
+  for_each_argument(plan, [&](std::size_t, std::size_t) { ++count; });
+  if (arguments.size() != count) {
     throw DeviceError(fmt::format("program '{}' takes {} buffers, its inputs then its outputs, and got {}",
-                                  plan.name, order.size(), arguments.size()));
+                                  plan.name, count, arguments.size()));
   }
+  for_each_argument(plan, [&](std::size_t i, std::size_t buffer) {
+    check_address(plan, plan.buffers[buffer], arguments[i]);
+  });
+  check_overlaps(plan, arguments, in_place);
+}
 
+std::vector<void*> bind_arguments(const Plan& plan, std::span<void* const> arguments, InPlace in_place) {
+  check_arguments(plan, arguments, in_place);
   std::vector<void*> addresses(plan.buffers.size(), nullptr);
-  std::vector<Extent> extents;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const PlanBuffer& b = plan.buffers[order[i]];
-    const std::int64_t bytes = b.bytes();
-    const auto address = reinterpret_cast<std::uintptr_t>(arguments[i]);
-    addresses[order[i]] = arguments[i];
-    if (bytes == 0) continue;
-    if (address == 0)
-      throw DeviceError(fmt::format("program '{}': {} is a null pointer", plan.name, describe(b)));
-    if (address % static_cast<std::uintptr_t>(plan.alignment) != 0) {
-      throw DeviceError(
-          fmt::format("program '{}': {} is at {:#x}, which is not a multiple of the {} bytes it was "
-                      "compiled for",
-                      plan.name, describe(b), address, plan.alignment));
-    }
-    extents.push_back({address, address + static_cast<std::uintptr_t>(bytes), &b});
-  }
-  check_overlaps(std::move(extents), in_place);
+  for_each_argument(plan, [&](std::size_t i, std::size_t buffer) { addresses[buffer] = arguments[i]; });
   return addresses;
 }
 

@@ -22,6 +22,8 @@ namespace bz {
 
 // A CUstream of the caller's, or nullptr for the device's own stream. The simulator ignores it.
 using StreamHandle = void*;
+// CUDA's default stream, which CUDA's own interfaces call nullptr.
+inline const StreamHandle kDefaultStream = reinterpret_cast<StreamHandle>(1);
 
 class Program {
  public:
@@ -30,6 +32,15 @@ class Program {
   // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. Throws
   // DeviceError, or Error when an output overlaps another argument (the front end's Executable runs in place).
   virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
+
+  // Bytes of device memory that the temporaries of one run take; 0 where the program has none or keeps them itself.
+  virtual std::int64_t workspace_bytes() const { return 0; }
+  // As run(), with the temporaries in `workspace`, workspace_bytes() at a multiple of 256. On CUDA this does nothing but
+  // launch: no allocation, no lock, no lookup, so it may be captured in a graph. Runs that may overlap in time need
+  // a workspace each.
+  virtual void run_in(void* workspace, std::span<void* const> arguments, StreamHandle stream) {
+    run(arguments, stream);
+  }
 };
 
 namespace runtime {
@@ -37,8 +48,9 @@ namespace runtime {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string kind() const = 0;  // "cuda" or "sim"
-  virtual std::string name() const = 0;  // "NVIDIA H200"
+  virtual std::string kind() const = 0;      // "cuda" or "sim"
+  virtual std::string name() const = 0;      // "NVIDIA H200"
+  virtual int ordinal() const { return 0; }  // among the devices of its kind
   // Target to compile for: PTX version chosen from the driver, everything else read off the device.
   virtual Target target() const = 0;
   virtual std::unique_ptr<Program> load(const Plan& plan) = 0;  // throws DeviceError

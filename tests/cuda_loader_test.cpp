@@ -147,7 +147,7 @@ TEST_CASE("a library that is no driver, a stub, no device and old drivers are to
     const Environment environment(Variables{{"BRAZE_CUDA_LIBRARY", BRAZE_FAKE_CUDA_OLD}});
     CHECK(error_of_open() ==
           "device error: the CUDA driver " BRAZE_FAKE_CUDA_OLD
-          " is too old: it supports CUDA 11.2, and 11.3 or newer is needed; update the NVIDIA "
+          " is too old: it supports CUDA 11.2, and 11.8 or newer is needed; update the NVIDIA "
           "driver");
   }
   {
@@ -287,6 +287,16 @@ TEST_CASE("a kernel that fails takes the CUDA context with it", "[cuda]") {
         "device error: the CUDA context was lost to an earlier failure (CUDA_ERROR_ILLEGAL_ADDRESS (700): as "
         "told); "
         "only a new process can use the device again");
+}
+
+TEST_CASE("a failure names a launch whose program is gone", "[cuda]") {
+  const Environment environment = fake();
+  const auto device = bz::open_cuda();
+  run(*device, twice(256));
+  const Environment fails(Variables{{"FAKE_CUDA_FAIL", "cuStreamSynchronize:700"}});
+  CHECK_THAT(
+      error_of([&] { device->synchronize(); }),
+      Catch::Contains("the last launch was kernel 'copy' of program 'twice' with 2 blocks of 128 threads"));
 }
 
 TEST_CASE("CUDA memory and timing through the driver", "[cuda]") {

@@ -308,6 +308,7 @@ TEST_CASE("inference gives each node its type") {
   REQUIRE(g.type(g.reduce(Monoid::argmax, x, {1}, false)) == Type{DType::i64, {2, 4}});
   REQUIRE(g.type(g.reduce(Monoid::any, b, {1}, false)).dtype == DType::boolean);
   REQUIRE(g.type(g.reduce({Monoid::max_sumexp, {1}, false, 1, false}, {x})).dtype == DType::f16);
+  REQUIRE(g.type(g.reduce({Monoid::max_sumexp, {1}, false, 3, false}, {x, x, x})).dtype == DType::f16);
   REQUIRE(verify(g).empty());
 }
 
@@ -377,6 +378,16 @@ TEST_CASE("errors name the place, the operation and both values") {
   fails([&] { g.reduce(Monoid::max, e, {1}, false); },
         "max: axis 1 of f32[3,0] has extent 0, and max of no elements is not defined");
   fails([&] { g.reduce(Monoid::moments, x, {1}, false); }, "moments is made by the compiler only");
+  fails(
+      [&] {
+        g.reduce({Monoid::max_sumexp, {1}, false, 3, false}, {x, x});
+      },
+      "max_sumexp has 3 components, component 3 was asked for");
+  fails(
+      [&] {
+        g.reduce({Monoid::max_sumexp, {1}, false, 1, true}, {x});
+      },
+      "max_sumexp merge takes at least 2 operands, got 1");
   fails(
       [&] {
         g.reshape(x, {5, -1});

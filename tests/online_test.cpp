@@ -104,6 +104,97 @@ TEST_CASE("online: every guard of the maximum, with and without kept axes") {
   CHECK(kept.size() == 2);
 }
 
+TEST_CASE("online: sums weighted by exp(x - max x) are one state with the sum of exp") {
+  const std::string head =
+      "graph g { %x = input f32[15, 16] %m = max %x {axes = [1]} %b = broadcast %m {shape = [15, 16], dims = "
+      "[0]}\n"
+      "%d = sub %x, %b %e = exp %d %s = sum %e {axes = [1]}\n"
+      "%w = input f32[15, 16] %v = input f32[16] %c = input bool[15, 16]\n";
+  ir::Graph means =
+      checked(head + R"(%a = mul %e, %w %t = sum %a {axes = [1]} %f = mul %v, %e %u = sum %f {axes = [1]}
+      %k = cast %c {dtype = f32} %n = mul %e, %k %l = sum %n {axes = [1]}
+      output %s output %t output %u output %l output again = %t })");
+  CHECK(one_state(means, Monoid::max_sumexp));
+  CHECK(count_reductions(means, Monoid::max_sumexp) == 5);  // the maximum guards against -inf
+  CHECK(means.node(means.outputs()[1].node).operands.size() == 2);
+  std::vector<std::string> names;
+  for (NodeId id : means.inputs()) names.push_back(means.node(id).name);
+  CHECK(names == std::vector<std::string>{"x", "w", "v", "c"});
+
+  ir::Graph alone = checked(head + "%a = mul %w, %e %t = sum %a {axes = [1]} output %t }");
+  CHECK(one_state(alone, Monoid::max_sumexp));
+  ir::Graph guarded = checked(R"(graph g { %x = input f32[15, 16] %w = input f32[15, 16]
+      %m = max %x {axes = [1], keepdims = true} %i = isinf %m %p = select %i, 0, %m %d = sub %x, %p %e = exp %d
+      %a = mul %e, %w %t = sum %a {axes = [1]} output %t })");
+  CHECK(one_state(guarded, Monoid::max_sumexp));
+  CHECK(guarded.size() == 3);
+  for (const char* type : {"f16", "bf16", "f64"}) {
+    ir::Graph g = checked(fmt::format(R"(graph g {{ %x = input {0}[15, 16] %w = input {0}[15, 16]
+      %m = max %x {{axes = [0]}} %d = sub %x, %m %e = exp %d %a = mul %e, %w %t = sum %a {{axes = [0]}}
+      %s = sum %e {{axes = [0]}} %y = div %t, %s output %y }})",
+                                      type));
+    CHECK(one_state(g, Monoid::max_sumexp));
+  }
+}
+
+TEST_CASE("online: weights that wait for the maximum stay sums") {
+  const std::string head =
+      "graph g { %x = input f32[15, 16] %w = input f32[15, 16] %m = max %x {axes = [1], keepdims = true}\n"
+      "%d = sub %x, %m %e = exp %d %s = sum %e {axes = [1], keepdims = true}\n";
+  for (const char* body :
+       {"%a = mul %e, %d %t = sum %a {axes = [1]}", "%a = mul %e, %e %t = sum %a {axes = [1]}",
+        "%p = div %e, %s %a = mul %e, %p %t = sum %a {axes = [1]}"}) {
+    ir::Graph g = checked(head + body + "\noutput %t output %s }");
+    CHECK(count_reductions(g, Monoid::max_sumexp) == 2);
+    CHECK(count_reductions(g, Monoid::sum) == 1);
+  }
+  // Each sum's weight needs the other's maximum.
+  ir::Graph crossed = checked(R"(graph g { %x = input f32[15, 16] %w = input f32[15, 16]
+      %m = max %x {axes = [1], keepdims = true} %n = max %w {axes = [1], keepdims = true}
+      %d = sub %x, %m %e = exp %d %f = sub %w, %n %h = exp %f
+      %a = mul %e, %f %s = sum %a {axes = [1]} %b = mul %h, %d %t = sum %b {axes = [1]} output %s output %t })");
+  CHECK(count_reductions(crossed, Monoid::max_sumexp) == 0);
+}
+
+TEST_CASE("online: the maximum and the difference, however they are written") {
+  const char* forms[] = {
+      "%n = neg %x %k = min %n {axes = [1], keepdims = true} %m = neg %k %d = sub %x, %m",
+      "%m = max %x {axes = [1], keepdims = true} %k = sub %m, %x %d = neg %k",
+      "%m = min %x {axes = [1], keepdims = true} %d = sub %m, %x",
+      "%m = min %x {axes = [1], keepdims = true} %k = sub %x, %m %d = neg %k",
+      "%n = neg %x %k = min %x {axes = [1], keepdims = true} %m = neg %k %d = sub %n, %m",
+      "%m = min %x {axes = [1], keepdims = true} %i = isinf %m %p = select %i, 0, %m %d = sub %p, %x",
+      "%m = min %x {axes = [1], keepdims = true} %i = eq %m, inf %p = select %i, 0, %m %d = sub %p, %x",
+      "%m = max %x {axes = [1], keepdims = true} %i = ne %m, -inf %p = select %i, %m, 0 %d = sub %x, %p",
+      // What a map that keeps order makes of the maximum.
+      "%q = mul %x, 0.3 %k = max %x {axes = [1], keepdims = true} %m = mul %k, 0.3 %d = sub %q, %m",
+      "%q = div %x, 7 %k = max %x {axes = [1], keepdims = true} %m = div %k, 7 %d = sub %q, %m",
+      "%q = mul %x, 3 %r = add %q, -2 %k = max %q {axes = [1], keepdims = true} %m = add %k, -2 %d = sub %r, "
+      "%m"};
+  for (const char* form : forms) {
+    ir::Graph g =
+        checked("graph g { %x = input f32[15, 16] %w = input f32[15, 16]\n" + std::string(form) + R"(
+      %e = exp %d %s = sum %e {axes = [1], keepdims = true} %a = mul %w, %e %t = sum %a {axes = [1], keepdims = true}
+      %z = div %e, %s %y = mul %z, %t output %y })");
+    CHECK(one_state(g, Monoid::max_sumexp));
+    CHECK(count_reductions(g, Monoid::max_sumexp) == 3);
+  }
+  ir::Graph cast = checked(R"(graph g { %x = input f16[15, 16] %f = cast %x {dtype = f32}
+      %m = max %x {axes = [1], keepdims = true} %k = cast %m {dtype = f32} %d = sub %f, %k %e = exp %d
+      %s = sum %e {axes = [1]} output %s })");
+  CHECK(one_state(cast, Monoid::max_sumexp));
+  // Other orders, other numbers.
+  for (const char* form :
+       {"%q = mul %x, -0.3 %k = max %x {axes = [1], keepdims = true} %m = mul %k, -0.3 %d = sub %q, %m",
+        "%q = mul %x, 0.3 %k = max %x {axes = [1], keepdims = true} %m = mul %k, 0.2 %d = sub %q, %m",
+        "%m = max %x {axes = [1], keepdims = true} %k = sub %x, %m %d = div %k, 7",
+        "%m = min %x {axes = [1], keepdims = true} %d = sub %x, %m"}) {
+    ir::Graph g = checked("graph g { %x = input f32[15, 16]\n" + std::string(form) +
+                          "\n%e = exp %d %s = sum %e {axes = [1]} output %s }");
+    CHECK(count_reductions(g, Monoid::max_sumexp) == 0);
+  }
+}
+
 TEST_CASE("online: softmax over several, outer and reshaped axes") {
   ir::Graph outer = checked(R"(graph g { %x = input f32[16, 15]
     %m = max %x {axes = [0]} %d = sub %x, %m %e = exp %d %s = sum %e {axes = [0]} %y = div %e, %s output %y })");

@@ -224,6 +224,10 @@ TEST_CASE("simplify: reductions") {
   }
   CHECK(result_of(reduced("%y = sum %x {axes = [1]}", "f32[15, 1]")) == "reshape %x {shape = [15]}");
   CHECK(result_of(reduced("%y = sum %x", "i32[]")) == "%x");
+  CHECK(result_of(reduced("%n = neg %x %m = min %n {axes = [1]} %y = neg %m", "f32[15, 15]")) ==
+        "max %x {axes = [1]}");
+  CHECK(result_of(reduced("%n = neg %x %y = max %n {axes = [1]}", "f32[15, 15]")) == "max %n {axes = [1]}");
+  CHECK(result_of(reduced("%n = neg %x %y = min %n {axes = [1]}", "i32[15, 15]")) == "min %n {axes = [1]}");
   CHECK(result_of(reduced("%y = sum %x {axes = [1]}", "f16[3, 0]")) == "constant f16[3] 0");
   CHECK(result_of(reduced("%y = prod %x {axes = [1]}", "i32[3, 0]")) == "constant i32[3] 1");
   CHECK(result_of(reduced("%y = any %x {axes = [1]}", "bool[3, 0]")) == "constant bool[3] false");

@@ -83,6 +83,8 @@ TEST_CASE("text: every kind of node survives the round trip") {
   NodeId m = g.reduce(ReduceAttrs{Monoid::max_sumexp, {1}, false, 0, false}, {x});
   NodeId s = g.reduce(ReduceAttrs{Monoid::max_sumexp, {1}, false, 1, false}, {x});
   g.reduce(ReduceAttrs{Monoid::max_sumexp, {0}, false, 1, true}, {m, s});
+  NodeId t = g.reduce(ReduceAttrs{Monoid::max_sumexp, {1}, false, 2, false}, {x, x});
+  g.reduce(ReduceAttrs{Monoid::max_sumexp, {0}, false, 2, true}, {m, s, t});
   g.output("y", s);
   g.output("y2", s);
   check_round_trip(g);

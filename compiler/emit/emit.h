@@ -1,7 +1,7 @@
 // Emission: kernel IR to LLVM IR, and LLVM IR to PTX. No LLVM types appear here.
 //
 // The module that emit() writes calls nothing but the SIMT primitives of ir/simt.h. It is the same for both places it
-// runs: `bitcode` goes to the simulator, and ptx() binds the primitives to NVVM intrinsics and generates code.
+// runs: as it is in the simulator, and ptx() binds the primitives to NVVM intrinsics and generates code.
 #pragma once
 
 #include <span>
@@ -16,13 +16,11 @@ struct Options {
   bool fast_math = false;
 };
 
-struct Module {
-  std::string text;     // LLVM assembly
-  std::string bitcode;  // the same
-};
+// A module as LLVM bitcode with one function a kernel. It is verified; a failure is an InternalError with LLVM's message.
+std::string emit(std::span<const kernel::Kernel> kernels, const std::string& name, const Options& options);
 
-// One function a kernel. The module is verified; a failure is an InternalError with LLVM's message.
-Module emit(std::span<const kernel::Kernel> kernels, const std::string& name, const Options& options);
+// The module as LLVM assembly.
+std::string assembly(const std::string& bitcode);
 
 struct Ptx {
   std::string text;
@@ -31,6 +29,6 @@ struct Ptx {
 
 // PTX for the target's compute capability, in its PTX version (the oldest possible one when it names none). Throws Error
 // when that version is too old for the capability or unknown to LLVM.
-Ptx ptx(const Module& module, std::span<const kernel::Kernel> kernels, const Target& target);
+Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, const Target& target);
 
 }  // namespace bz::emit

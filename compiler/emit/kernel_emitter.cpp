@@ -25,6 +25,12 @@ bool divisible(const Index& e, std::int64_t n) {
                                               [&](const Index::Term& t) { return t.coef % n == 0; });
 }
 
+// The largest power of two that divides every value of the expression, at most `most`.
+std::int64_t common_power(const Index& e, std::int64_t most) {
+  while (most > 1 && !divisible(e, most)) most /= 2;
+  return most;
+}
+
 // Whether all intermediate sums fit in 31 bits.
 bool small(const Index& e) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -52,6 +58,7 @@ llvm::Function* KernelEmitter::run() {
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   // Block size: lets the code generator divide the registers.
   function_->addFnAttr("nvvm.reqntid", fmt::format("{}", k_.block));
+  if (k_.cluster > 1) function_->addFnAttr("nvvm.cluster_dim", fmt::format("{}", k_.cluster));
   if (k_.blocks_together > 1) function_->addFnAttr("nvvm.minctasm", fmt::format("{}", k_.blocks_together));
   for (unsigned i = 0; i < params.size(); ++i) {
     const Buffer& buffer = k_.buffers[i];
@@ -90,7 +97,8 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr(llvm::Attribute::WillReturn);
-  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared) {
+  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared ||
+      name == simt::kClusterShared) {
     f->setDoesNotAccessMemory();
     f->addFnAttr(llvm::Attribute::Speculatable);
   } else {
@@ -120,6 +128,11 @@ Value* KernelEmitter::index(const Index& e) {
     return llvm::ConstantInt::get(type, static_cast<std::uint64_t>(n), true);
   };
   Value* sum = nullptr;
+  bool positive = true;
+  const auto plus = [&](Value* v, bool v_positive) {
+    positive = positive && v_positive;
+    sum = sum == nullptr ? v : b_.CreateAdd(sum, v, "", positive, true);
+  };
   for (const Index::Term& t : e.terms()) {
     Value* atom = nullptr;
     if (t.atom->kind == Index::Atom::Kind::var) {
@@ -139,11 +152,12 @@ Value* KernelEmitter::index(const Index& e) {
       }
     }
     atom = b_.CreateSExtOrTrunc(atom, type);
-    Value* term = t.coef == 1 ? atom : b_.CreateNSWMul(atom, number(t.coef));
-    sum = sum == nullptr ? term : b_.CreateNSWAdd(sum, term);
+    const bool term_positive = t.atom->lo >= 0 && t.coef >= 0;
+    plus(t.coef == 1 ? atom : b_.CreateMul(atom, number(t.coef), "", term_positive, true), term_positive);
   }
   if (sum == nullptr) return number(e.constant());
-  return e.constant() == 0 ? sum : b_.CreateNSWAdd(sum, number(e.constant()));
+  if (e.constant() != 0) plus(number(e.constant()), e.constant() > 0);
+  return sum;
 }
 
 Value* KernelEmitter::index64(const Index& e) {
@@ -233,8 +247,30 @@ KernelEmitter::Place KernelEmitter::place(ArrayId id) {
           a.dtype, a.elements, 16};
 }
 
-Value* KernelEmitter::address(const Place& p, Value* offset) {
-  return b_.CreateInBoundsGEP(memory_type(context_, p.dtype), p.base, offset);
+KernelEmitter::Place KernelEmitter::place_in(ArrayId id, const Index& rank) {
+  Place p = place(id);
+  auto* f = primitive(simt::kClusterShared, llvm::PointerType::get(context_, 7),
+                      {llvm::PointerType::get(context_, 3), b_.getInt32Ty()});
+  p.base = b_.CreateCall(f, {p.base, b_.CreateZExtOrTrunc(index(rank), b_.getInt32Ty())});
+  return p;
+}
+
+// The constant part is added last, so that neighbouring accesses share the rest.
+Value* KernelEmitter::address(const Place& p, const Index& offset) {
+  llvm::Type* element = memory_type(context_, p.dtype);
+  const Index variable = offset - Index(offset.constant());
+  const bool within = variable.lo() >= 0 && offset.constant() >= 0;
+  const auto add = [&](Value* base, Value* n) {
+    return within ? b_.CreateInBoundsGEP(element, base, n) : b_.CreateGEP(element, base, n);
+  };
+  Value* at = variable.is_constant() ? p.base : add(p.base, index64(variable));
+  if (offset.constant() == 0) return at;
+  return add(at, b_.getInt64(static_cast<std::uint64_t>(offset.constant())));
+}
+
+Value* KernelEmitter::address_if(const Place& p, const Index& offset, Value* mask) {
+  Value* at = b_.CreateSelect(mask, index64(offset), b_.getInt64(0));
+  return b_.CreateInBoundsGEP(memory_type(context_, p.dtype), p.base, at);
 }
 
 int KernelEmitter::piece(const Place& p, const Index& offset, int width) const {
@@ -252,16 +288,21 @@ Value* KernelEmitter::all_of(const Lanes& masks, int first, int count) {
   return all;
 }
 
-void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& out) {
+llvm::Align KernelEmitter::alignment(const Place& p, const Index& offset) const {
+  const int size = size_of(p.dtype);
+  return llvm::Align(
+      static_cast<std::uint64_t>(size * common_power(offset, std::max(p.alignment / size, 1))));
+}
+
+void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, int count, Lanes& out) {
   llvm::Type* element = memory_type(context_, p.dtype);
-  const llvm::Align align(static_cast<std::uint64_t>(count * size_of(p.dtype)));
   if (count == 1) {
-    out.push_back(from_memory(b_, b_.CreateAlignedLoad(element, address(p, offset), align), p.dtype));
+    out.push_back(from_memory(b_, b_.CreateAlignedLoad(element, from, align), p.dtype));
     return;
   }
   if (p.dtype == DType::bf16) {  // in pairs: one instruction an element makes f32 of them
     auto* pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
-    Value* v = b_.CreateAlignedLoad(pairs, address(p, offset), align);
+    Value* v = b_.CreateAlignedLoad(pairs, from, align);
     for (int i = 0; i < count; i += 2) {
       Value* pair = b_.CreateExtractElement(v, static_cast<std::uint64_t>(i / 2));
       out.push_back(b_.CreateBitCast(b_.CreateShl(pair, 16), b_.getFloatTy()));
@@ -270,30 +311,24 @@ void KernelEmitter::load_piece(const Place& p, Value* offset, int count, Lanes& 
     return;
   }
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
-  Value* v = b_.CreateAlignedLoad(vector, address(p, offset), align);
+  Value* v = b_.CreateAlignedLoad(vector, from, align);
   for (int i = 0; i < count; ++i)
     out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
-}
-
-// Under a false mask the first element is read instead: no branch, and always a good address.
-Value* KernelEmitter::load_one(const Place& p, Value* offset, Value* mask) {
-  Lanes out;
-  if (mask != nullptr) offset = b_.CreateSelect(mask, offset, llvm::ConstantInt::get(offset->getType(), 0));
-  load_piece(p, offset, 1, out);
-  return out[0];
 }
 
 KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
   const bool lane_masks = mask != kNone && info(mask).width > 1;
   const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
+  // Under a false mask the first elements are read instead: no branch, and always a good address.
+  const auto masked = [&](const Index& at, int i, int count, Lanes& to) {
+    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, i));
+    load_piece(p, from, alignment(p, at), count, to);
+  };
   Lanes out;
   for (int i = 0; i < width; i += n) {
-    Value* at = index64(with_lane(offset, i));
-    if (n == 1) {
-      out.push_back(load_one(p, at, mask == kNone ? nullptr : lane(mask, i)));
-    } else if (!lane_masks) {
-      if (mask != kNone) at = b_.CreateSelect(lane(mask, 0), at, b_.getInt64(0));
-      load_piece(p, at, n, out);
+    const Index at = with_lane(offset, i);
+    if (n == 1 || !lane_masks) {
+      masked(at, i, n, out);
     } else {
       // Whole vectors in the inside of a domain, single elements at its ends.
       auto* whole = llvm::BasicBlock::Create(context_, "whole", function_);
@@ -302,12 +337,11 @@ KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, in
       b_.CreateCondBr(all_of(lanes(mask), i, n), whole, part);
       Lanes a, b;
       b_.SetInsertPoint(whole);
-      load_piece(p, at, n, a);
+      load_piece(p, address(p, at), alignment(p, at), n, a);
       auto* whole_end = b_.GetInsertBlock();
       b_.CreateBr(join);
       b_.SetInsertPoint(part);
-      for (int j = 0; j < n; ++j)
-        b.push_back(load_one(p, index64(with_lane(offset, i + j)), lane(mask, i + j)));
+      for (int j = 0; j < n; ++j) masked(with_lane(offset, i + j), i + j, 1, b);
       auto* part_end = b_.GetInsertBlock();
       b_.CreateBr(join);
       b_.SetInsertPoint(join);
@@ -333,10 +367,11 @@ void KernelEmitter::guarded(Value* condition, F&& body) {
   b_.SetInsertPoint(after);
 }
 
-void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Value*> values, DType t) {
-  const llvm::Align align(values.size() * static_cast<std::size_t>(size_of(p.dtype)));
+void KernelEmitter::store_piece(const Place& p, const Index& offset, llvm::ArrayRef<Value*> values, DType t) {
+  Value* to = address(p, offset);
+  const llvm::Align align = alignment(p, offset);
   if (values.size() == 1) {
-    b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), address(p, offset), align);
+    b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), to, align);
     return;
   }
   if (p.dtype == DType::bf16 && t == DType::f32) {
@@ -345,14 +380,14 @@ void KernelEmitter::store_piece(const Place& p, Value* offset, llvm::ArrayRef<Va
     for (std::size_t i = 0; i < values.size(); i += 2) {
       v = b_.CreateInsertElement(v, pack_bf16(b_, values[i], values[i + 1]), i / 2);
     }
-    b_.CreateAlignedStore(v, address(p, offset), align);
+    b_.CreateAlignedStore(v, to, align);
     return;
   }
   Value* v = llvm::PoisonValue::get(
       llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
   for (std::size_t i = 0; i < values.size(); ++i)
     v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
-  b_.CreateAlignedStore(v, address(p, offset), align);
+  b_.CreateAlignedStore(v, to, align);
 }
 
 void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueId value, ValueId mask) {
@@ -362,7 +397,7 @@ void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueI
   const auto whole = [&](int first, int count) {
     llvm::SmallVector<Value*, 8> values;
     for (int j = 0; j < count; ++j) values.push_back(lane(value, first + j));
-    store_piece(p, index64(with_lane(offset, first)), values, t);
+    store_piece(p, with_lane(offset, first), values, t);
   };
   const auto all = [&] {
     for (int i = 0; i < width; i += n) whole(i, n);
@@ -394,21 +429,23 @@ void KernelEmitter::emit(const Load& s) {
 }
 
 void KernelEmitter::emit(const Store& s) {
-  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
-        s.offset.uses(kLaneVar) ? k_.lanes : 1, s.value, s.mask);
+  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.width, s.value, s.mask);
 }
 
 void KernelEmitter::emit(const Get& s) {
-  values_[s.result] = load(place(s.array), s.at, info(s.result).width, kNone);
+  values_[s.result] = load(place(s.array), s.at, info(s.result).width, s.mask);
 }
 
 void KernelEmitter::emit(const Set& s) {
-  store(place(s.array), s.at, s.at.uses(kLaneVar) ? k_.lanes : 1, s.value, kNone);
+  store(s.rank ? place_in(s.array, *s.rank) : place(s.array), s.at, s.width, s.value, s.mask);
 }
 
 // ---- threads ----
 
-void KernelEmitter::emit(const Barrier&) { b_.CreateCall(primitive(simt::kBarrier, b_.getVoidTy(), {})); }
+void KernelEmitter::emit(const Barrier& s) {
+  const std::string_view name = s.scope == Scope::cluster ? simt::kClusterBarrier : simt::kBarrier;
+  b_.CreateCall(primitive(name, b_.getVoidTy(), {}));
+}
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {
   auto* f = primitive(simt::kShuffleXor, b_.getInt32Ty(), {b_.getInt32Ty(), b_.getInt32Ty()});
@@ -445,8 +482,15 @@ void KernelEmitter::emit(const For& s) {
   const std::int32_t id = s.var.id;
   switch (s.level) {
     case Level::grid:
-      vars_[id] = b_.CreateCall(primitive(simt::kBlock, b_.getInt32Ty(), {}));
+    case Level::cluster: {
+      Value* b = b_.CreateCall(primitive(simt::kBlock, b_.getInt32Ty(), {}));
+      if (k_.cluster > 1) {
+        Value* n = b_.getInt32(static_cast<std::uint32_t>(k_.cluster));
+        b = s.level == Level::grid ? b_.CreateUDiv(b, n) : b_.CreateURem(b, n);
+      }
+      vars_[id] = b;
       return block(s.body);
+    }
     case Level::thread: {
       // Threads are numbered with the innermost loop fastest.
       std::int64_t inside = 1;
@@ -461,6 +505,10 @@ void KernelEmitter::emit(const For& s) {
       return block(s.body);
     }
     case Level::serial: {
+      if (s.var.extent == 1) {
+        vars_[id] = b_.getInt32(0);
+        return block(s.body);
+      }
       auto* before = b_.GetInsertBlock();
       auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
       auto* after = llvm::BasicBlock::Create(context_, "done", function_);
@@ -472,11 +520,10 @@ void KernelEmitter::emit(const For& s) {
       i->addIncoming(llvm::ConstantInt::get(type, 0), before);
       vars_[id] = i;
       block(s.body);
-      Value* next = b_.CreateNSWAdd(i, llvm::ConstantInt::get(type, 1));
+      Value* next = b_.CreateAdd(i, llvm::ConstantInt::get(type, 1), "", true, true);
       i->addIncoming(next, b_.GetInsertBlock());
-      b_.CreateCondBr(
-          b_.CreateICmpSLT(next, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent))),
-          body, after);
+      auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
+      b_.CreateCondBr(b_.CreateICmpNE(next, extent), body, after);
       b_.SetInsertPoint(after);
       return;
     }

@@ -52,13 +52,15 @@ class KernelEmitter {
   };
   Place place(const kernel::Buffer& b, int id) const;
   Place place(kernel::ArrayId id);
-  llvm::Value* address(const Place& p, llvm::Value* offset);
+  Place place_in(kernel::ArrayId id, const Index& rank);  // in another block of the cluster
+  llvm::Value* address(const Place& p, const Index& offset);
+  llvm::Value* address_if(const Place& p, const Index& offset, llvm::Value* mask);  // else that of element 0
+  llvm::Align alignment(const Place& p, const Index& offset) const;
   // Lanes that one instruction can move: a power of two.
   int piece(const Place& p, const Index& offset, int width) const;
   llvm::Value* all_of(const Lanes& masks, int first, int count);
-  void load_piece(const Place& p, llvm::Value* offset, int count, Lanes& out);
-  llvm::Value* load_one(const Place& p, llvm::Value* offset, llvm::Value* mask);
-  void store_piece(const Place& p, llvm::Value* offset, llvm::ArrayRef<llvm::Value*> values, DType t);
+  void load_piece(const Place& p, llvm::Value* from, llvm::Align align, int count, Lanes& out);
+  void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
   Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
   template <class F>

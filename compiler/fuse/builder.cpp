@@ -9,12 +9,6 @@
 namespace bz::compiler {
 namespace {
 
-std::int64_t product(const std::vector<IndexVar>& vars) {
-  std::int64_t n = 1;
-  for (const IndexVar& v : vars) n *= v.extent;
-  return n;
-}
-
 Index linearize(const std::vector<Index>& at, const Shape& shape) {
   Index offset;
   for (std::size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + at[i];
@@ -89,8 +83,8 @@ bool uses_any(const Index& e, const std::vector<IndexVar>& vars) {
 }  // namespace
 
 RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseLimits& limits,
-                             std::function<bool(NodeId)> stored)
-    : graph_(graph), limits_(limits), stored_(std::move(stored)) {}
+                             std::function<bool(NodeId)> stored, const std::map<NodeId, std::string>& forced)
+    : graph_(graph), limits_(limits), stored_(std::move(stored)), forced_(forced) {}
 
 IndexVar RegionBuilder::fresh(std::int64_t extent, std::string name) {
   const IndexVar v{static_cast<std::int32_t>(names_.size()), extent};
@@ -98,14 +92,29 @@ IndexVar RegionBuilder::fresh(std::int64_t extent, std::string name) {
   return v;
 }
 
-Region RegionBuilder::build(std::vector<NodeId> roots) {
+Region RegionBuilder::build(NodeId root) {
   splits_.clear();
-  while (!attempt(roots)) {
+  while (!attempt(root, {})) {
+  }
+  return finish({root});
+}
+
+std::optional<Region> RegionBuilder::build(NodeId root, const std::vector<Further>& further) {
+  splits_.clear();
+  if (!attempt(root, further)) return std::nullopt;  // the indices are over variables that are no more
+  std::vector<NodeId> roots = {root};
+  for (const Further& f : further) roots.push_back(f.node);
+  for (const NodeId r : roots) {
+    if (instances_[static_cast<std::size_t>(by_node_[r][0])].expr.source == r) return std::nullopt;
   }
   return finish(roots);
 }
 
-bool RegionBuilder::attempt(const std::vector<NodeId>& roots) {
+const std::vector<Index>& RegionBuilder::indices_of(NodeId root) const {
+  return instances_[static_cast<std::size_t>(by_node_.at(root)[0])].at;
+}
+
+bool RegionBuilder::attempt(NodeId root, const std::vector<Further>& further) {
   vars_.clear();
   var_axis_.clear();
   names_ = {"lane"};
@@ -118,9 +127,10 @@ bool RegionBuilder::attempt(const std::vector<NodeId>& roots) {
   open_ = {};
   sources_.clear();
   cuts_.clear();
-  roots_ = {roots.begin(), roots.end()};
+  roots_ = {root};
+  for (const Further& f : further) roots_.insert(f.node);
 
-  const Shape& shape = graph_.type(roots[0]).shape;
+  const Shape& shape = graph_.type(root).shape;
   std::vector<Index> at;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     // The axis as a product of variables: outer ones from the splits, largest step first.
@@ -148,7 +158,8 @@ bool RegionBuilder::attempt(const std::vector<NodeId>& roots) {
     at.push_back(std::move(e));
   }
   kept_ = vars_;
-  for (const NodeId r : roots) request(r, at, {}, -1);
+  request(root, at, {}, -1);
+  for (const Further& f : further) request(f.node, f.at, {}, -1);
   while (!open_.empty() && !restart_) {
     const int id = open_.top().second;
     open_.pop();
@@ -190,7 +201,7 @@ void RegionBuilder::become_load(int id, std::optional<CutReason> reason) {
   if (reason) {
     const NodeId to =
         i.consumers.empty() ? kNoNode : instances_[static_cast<std::size_t>(i.consumers[0])].node;
-    cuts_.push_back({i.node, to, *reason});
+    cuts_.push_back({i.node, to, *reason, {}});
   }
 }
 
@@ -219,6 +230,11 @@ void RegionBuilder::expand(int id) {
     const bool plain =
         std::all_of(at.begin(), at.end(), [](const Index& e) { return e.as_var() >= 0 || e.is_constant(); });
     if (stored_(node_id) && !plain) return become_load(id, CutReason::already_stored);
+    if (const auto f = forced_.find(node_id); f != forced_.end()) {
+      become_load(id, CutReason::cheaper_to_store);
+      cuts_.back().detail = f->second;
+      return;
+    }
     const auto open = static_cast<int>(open_.size());
     if (static_cast<int>(instances_.size()) > limits_.operations)
       return become_load(id, CutReason::too_many_operations);
@@ -395,9 +411,10 @@ void RegionBuilder::expand_reduce(int id) {
     Instance& instance = instances_[static_cast<std::size_t>(id)];
     instance.done = true;
     instance.expr.kind = Expr::Kind::constant;
-    instance.expr.value =
-        info(attrs.monoid)
-            .identity(graph_.type(node.operands[0]).dtype)[static_cast<std::size_t>(attrs.component)];
+    const MonoidInfo& monoid = info(attrs.monoid);
+    const int inputs = inputs_of(monoid, static_cast<int>(node.operands.size()), attrs.merge);
+    instance.expr.value = monoid.identity(graph_.type(node.operands[0]).dtype,
+                                          inputs)[static_cast<std::size_t>(attrs.component)];
     return;
   }
   const std::optional<CutReason> no = bind(self.node, self.at);

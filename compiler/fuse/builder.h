@@ -20,12 +20,24 @@ struct VarSplit {
 
 class RegionBuilder {
  public:
-  // `stored(node)`: the node is, or will be, in memory for another reason.
-  RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored);
+  // `stored(node)`: the node is, or will be, in memory for another reason. `forced`: nodes that are loaded wherever they
+  // are no root.
+  RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored,
+                const std::map<NodeId, std::string>& forced);
 
-  // Roots of one region: they have the first one's shape.
-  Region build(std::vector<NodeId> roots);
+  // A region that stores `root`, and further nodes, each at indices over the variables of the root's axes.
+  struct Further {
+    NodeId node = kNoNode;
+    std::vector<Index> at;
+  };
+  Region build(NodeId root);
+  // nullopt when one of them cannot be computed there.
+  std::optional<Region> build(NodeId root, const std::vector<Further>& further);
   const std::vector<Cut>& cuts() const { return cuts_; }
+  // Of a root of the region last built: its indices there.
+  const std::vector<Index>& indices_of(NodeId root) const;
+  // Variables of the first root's axes, of the region last built; none when an axis had to be divided.
+  std::vector<IndexVar> axis_vars() const { return splits_.empty() ? vars_ : std::vector<IndexVar>{}; }
 
   // True when `node` can be stored by the region just built, which computes it already; adds it as a root.
   bool add_root(Region& region, NodeId node);
@@ -40,7 +52,8 @@ class RegionBuilder {
     bool done = false;
   };
 
-  bool attempt(const std::vector<NodeId>& roots);  // false: a variable was split, start again
+  // False: a variable was split, start again.
+  bool attempt(NodeId root, const std::vector<Further>& further);
   Region finish(const std::vector<NodeId>& roots);
   int request(NodeId node, std::vector<Index> at, std::vector<IndexBound> where, int consumer);
   void expand(int id);
@@ -57,6 +70,7 @@ class RegionBuilder {
   const ir::Graph& graph_;
   FuseLimits limits_;
   std::function<bool(NodeId)> stored_;
+  const std::map<NodeId, std::string>& forced_;  // with the reason
 
   std::vector<VarSplit> splits_;
   std::vector<IndexVar> vars_;  // of the root

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "compiler/fuse/builder.h"
+#include "compiler/fuse/digits.h"
+#include "compiler/fuse/recompute.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -24,9 +26,10 @@ std::string label(const ir::Graph& g, NodeId id) {
 
 class Fuser {
  public:
-  Fuser(const ir::Graph& graph, const FuseLimits& limits)
+  Fuser(const ir::Graph& graph, const FuseLimits& limits, const std::map<NodeId, std::string>& forced)
       : graph_(graph),
-        builder_(graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }) {}
+        builder_(
+            graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }, forced) {}
 
   Fusion run() {
     for (const Output& o : graph_.outputs()) pending_.insert(o.node);
@@ -42,7 +45,7 @@ class Fuser {
 
  private:
   void build(NodeId root) {
-    Region region = builder_.build({root});
+    Region region = builder_.build(root);
     std::vector<Cut> cuts = builder_.cuts();
     add_inner_roots(region);
     merge_siblings(root, region, cuts);
@@ -70,7 +73,7 @@ class Fuser {
     }
   }
 
-  // Other stored nodes of the same shape whose region has the same domain and reads some of the same data.
+  // Other stored nodes whose region walks over some of the same data in the same way: both are computed from one read.
   void merge_siblings(NodeId root, Region& region, std::vector<Cut>& cuts) {
     std::vector<NodeId> roots = {root};
     std::vector<NodeId> candidates;
@@ -78,33 +81,94 @@ class Fuser {
          it != pending_.rend() && static_cast<int>(candidates.size()) < kSiblings; ++it) {
       const bool stored_here =
           std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) { return r.node == *it; });
-      if (!stored_here && graph_.type(*it).shape == graph_.type(root).shape) candidates.push_back(*it);
+      if (!stored_here && graph_.type(*it).elements() > 0) candidates.push_back(*it);
     }
     for (const NodeId n : candidates) {
-      const Region alone = builder_.build({n});
+      const Region alone = builder_.build(n);
       const std::size_t separate_cuts = cuts.size() + builder_.cuts().size();
-      if (!same_domain(alone, region) || !share_source(alone, region)) continue;
+      if (!share_source(alone, region) && accesses(region, n).empty()) continue;
       std::vector<NodeId> both = roots;
       both.push_back(n);
-      Region merged = builder_.build(both);
+      std::optional<Region> merged = build_together(both);
+      if (!merged || builder_.cuts().size() > separate_cuts) continue;
       std::vector<Cut> merged_cuts = builder_.cuts();
-      if (!same_domain(merged, region) || merged_cuts.size() > separate_cuts) continue;
-      add_inner_roots(merged);
-      if (cyclic(merged)) continue;
+      add_inner_roots(*merged);
+      if (cyclic(*merged)) continue;
       roots = std::move(both);
-      region = std::move(merged);
+      region = std::move(*merged);
       cuts = std::move(merged_cuts);
     }
   }
 
-  static bool same_domain(const Region& a, const Region& b) {
-    return a.domains() == b.domains() && a.domain_size() == b.domain_size();
+  // One region for all of them, over the axes of the largest; the indices of each other follow from what both load.
+  std::optional<Region> build_together(std::vector<NodeId> nodes) {
+    std::stable_sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
+      return graph_.type(a).elements() > graph_.type(b).elements();
+    });
+    Region region = builder_.build(nodes[0]);
+    std::vector<IndexVar> vars = builder_.axis_vars();
+    std::vector<RegionBuilder::Further> further;
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+      const Region alone = builder_.build(nodes[i]);
+      std::optional<std::vector<Index>> at = same_walk(alone, builder_.indices_of(nodes[i]), region, vars);
+      if (!at) return std::nullopt;
+      further.push_back({nodes[i], std::move(*at)});
+      std::optional<Region> merged = builder_.build(nodes[0], further);
+      if (!merged) return std::nullopt;
+      region = std::move(*merged);
+    }
+    return region;
   }
+
+  // Indices over `vars`, of `region`, with which `alone` loads what it shares with the region from the same places as it.
+  static std::optional<std::vector<Index>> same_walk(const Region& alone, const std::vector<Index>& at,
+                                                     const Region& region,
+                                                     const std::vector<IndexVar>& vars) {
+    const auto is_over_vars = [&](const Index& e) {
+      std::vector<IndexVar> used;
+      e.collect_vars(used);
+      return std::all_of(used.begin(), used.end(), [&](const IndexVar& v) {
+        return std::find(vars.begin(), vars.end(), v) != vars.end();
+      });
+    };
+    for (const Expr& mine : alone.exprs) {
+      if (mine.kind != Expr::Kind::load) continue;
+      const std::optional<std::vector<Digit>> digits = digits_of(mine.index);
+      if (!digits) continue;
+      for (const Index& theirs : accesses(region, mine.source)) {
+        std::map<std::int32_t, Index> place;
+        for (const Digit& d : *digits) place.emplace(d.var.id, d.of(theirs));
+        std::vector<Index> moved;
+        bool known = true;
+        for (const Index& e : at) {
+          std::vector<IndexVar> used;
+          e.collect_vars(used);
+          for (const IndexVar& v : used) known = known && place.contains(v.id);
+          if (!known) break;
+          moved.push_back(e.substitute([&](std::int32_t id) { return &place.at(id); }));
+          known = is_over_vars(moved.back());
+        }
+        if (known) return moved;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Where the region loads or stores elements of the node.
+  static std::vector<Index> accesses(const Region& region, NodeId node) {
+    std::vector<Index> all;
+    for (const Expr& e : region.exprs) {
+      if (e.kind == Expr::Kind::load && e.source == node) all.push_back(e.index);
+    }
+    for (const Root& r : region.roots) {
+      if (r.node == node) all.push_back(r.offset);
+    }
+    return all;
+  }
+
   static bool share_source(const Region& a, const Region& b) {
-    const std::vector<NodeId> x = a.sources(), y = b.sources();
-    std::vector<NodeId> both;
-    std::set_intersection(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
-    return !both.empty();
+    const std::vector<NodeId> x = a.sources();
+    return std::any_of(x.begin(), x.end(), [&](NodeId n) { return !accesses(b, n).empty(); });
   }
 
   // Whether the region would have to wait for one of its own roots.
@@ -208,13 +272,37 @@ std::string_view text(CutReason reason) {
     case CutReason::different_domain: return "different_domain";
     case CutReason::inside_reduction: return "inside_reduction";
     case CutReason::repeated_reduction: return "repeated_reduction";
+    case CutReason::cheaper_to_store: return "cheaper_to_store";
     case CutReason::too_many_operations: return "too_many_operations";
     case CutReason::too_many_arguments: return "too_many_arguments";
+    case CutReason::domain_too_large: return "domain_too_large";
     case CutReason::already_stored: return "already_stored";
   }
   return "";
 }
 
-Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) { return Fuser(graph, limits).run(); }
+Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) {
+  std::map<NodeId, std::string> forced;
+  Fusion best = Fuser(graph, limits, forced).run();
+  // Storing one value changes what is worth it for others; a few rounds see all that matters.
+  constexpr int kRounds = 4;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<Recomputed> shared = recomputed(graph, best);
+    std::map<NodeId, std::string> more = forced;
+    for (const Recomputed& r : shared) {
+      if (r.bytes_stored < r.bytes_again) {
+        more.emplace(r.node, fmt::format("{} bytes to store and load it, {} to compute it again",
+                                         r.bytes_stored, r.bytes_again));
+      }
+    }
+    best.recomputed = shared;
+    if (more.size() == forced.size()) break;
+    Fusion next = Fuser(graph, limits, more).run();
+    if (bytes_of(graph, next) >= bytes_of(graph, best)) break;
+    forced = std::move(more);
+    best = std::move(next);
+  }
+  return best;
+}
 
 }  // namespace bz::compiler

@@ -12,6 +12,7 @@
 //     %y = %e / sum %e {axes = [1]}
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,9 +24,11 @@ enum class CutReason : std::uint8_t {
   different_domain,  // the reduction runs over other axes than the consumer's domain
   inside_reduction,  // the reduction would be repeated for every element that the consumer reduces
   repeated_reduction,  // the reduction would be repeated: the consumer visits each of its results more than once
+  cheaper_to_store,  // several regions want the value: storing it moves fewer bytes than what each would read again
   too_many_operations,
   too_many_arguments,
-  already_stored,  // the value is stored as an output anyway, and read back at other indices
+  domain_too_large,  // one kernel could have both, a block or cluster a domain, but several kernels are faster
+  already_stored,    // the value is stored as an output anyway, and read back at other indices
 };
 std::string_view text(CutReason reason);
 
@@ -33,11 +36,21 @@ struct Cut {
   NodeId from = kNoNode;  // the stored value
   NodeId to = kNoNode;    // the node that loads it
   CutReason reason = CutReason::different_domain;
+  std::string detail;  // the numbers behind it, where there are any
+};
+
+// A value that several regions compute, each from what it loads, because storing it would move more.
+struct Recomputed {
+  NodeId node = kNoNode;
+  int regions = 0;
+  std::int64_t bytes_again = 0;   // read by all but the first of them for this value alone
+  std::int64_t bytes_stored = 0;  // moved if it were stored by the first and loaded by the others
 };
 
 struct Fusion {
   std::vector<Region> regions;  // in the order they must run
   std::vector<Cut> cuts;
+  std::vector<Recomputed> recomputed;
 };
 
 struct FuseLimits {

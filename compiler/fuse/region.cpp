@@ -7,17 +7,15 @@
 
 namespace bz::compiler {
 
-std::int64_t Region::domains() const {
+std::int64_t product(const std::vector<IndexVar>& vars) {
   std::int64_t n = 1;
-  for (const IndexVar& v : kept) n *= v.extent;
+  for (const IndexVar& v : vars) n *= v.extent;
   return n;
 }
 
-std::int64_t Region::domain_size() const {
-  std::int64_t n = 1;
-  for (const IndexVar& v : reduced) n *= v.extent;
-  return n;
-}
+std::int64_t Region::teams() const { return product(outer); }
+std::int64_t Region::domains() const { return product(kept); }
+std::int64_t Region::domain_size() const { return product(reduced); }
 
 int Region::phases() const {
   int n = 1;
@@ -29,7 +27,7 @@ int Region::phases() const {
 std::vector<NodeId> Region::sources() const {
   std::vector<NodeId> nodes;
   for (const Expr& e : exprs) {
-    if (e.kind == Expr::Kind::load) nodes.push_back(e.source);
+    if (e.kind == Expr::Kind::load && e.table < 0) nodes.push_back(e.source);
   }
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
@@ -48,15 +46,18 @@ std::string print(const Region& region, const ir::Graph& graph) {
     return name.empty() ? fmt::format("%{}", n) : "%" + name;
   };
   std::string text =
-      fmt::format("region {}: kept {}, reduced {}, {} phase{}\n", region.name, axes(region.kept),
-                  axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
+      fmt::format("region {}: {}kept {}, reduced {}, {} phase{}\n", region.name,
+                  region.outer.empty() ? "" : fmt::format("outer {}, ", axes(region.outer)),
+                  axes(region.kept), axes(region.reduced), region.phases(), region.phases() == 1 ? "" : "s");
   for (std::size_t i = 0; i < region.exprs.size(); ++i) {
     const Expr& e = region.exprs[i];
     std::vector<std::string> operands;
     for (const ExprId o : e.operands) operands.push_back(fmt::format("e{}", o));
     std::string what;
     switch (e.kind) {
-      case Expr::Kind::load: what = fmt::format("load {}[{}]", label(e.source), e.index.str(var)); break;
+      case Expr::Kind::load:
+        what = fmt::format("load {}{}[{}]", e.table < 0 ? "" : "table ", label(e.source), e.index.str(var));
+        break;
       case Expr::Kind::constant: what = to_string(e.value); break;
       case Expr::Kind::index: what = fmt::format("index {}", e.index.str(var)); break;
       case Expr::Kind::map: what = fmt::format("{} {}", info(e.op).text, fmt::join(operands, ", ")); break;
@@ -81,7 +82,8 @@ std::string print(const Region& region, const ir::Graph& graph) {
     text += fmt::format("  e{} = {}\n", i, what);
   }
   for (const Root& r : region.roots) {
-    text += fmt::format("  store {}[{}] = e{}\n", label(r.node), r.offset.str(var), r.expr);
+    text += fmt::format("  store {}{}[{}] = e{}\n", r.table < 0 ? "" : "table ", label(r.node),
+                        r.offset.str(var), r.expr);
   }
   return text;
 }

@@ -3,7 +3,8 @@
 // The region's index space has two groups of variables, kept and reduced. Every reduction of the region runs over all
 // reduced variables at one point of the kept ones: that point and its slice are a *domain*, and domains never talk to
 // each other. For softmax over rows the kept variables are the rows and the reduced ones the columns; a pointwise
-// region has no reduced variables.
+// region has no reduced variables. Where regions over different axes share a kernel (group.h), the variables that they
+// have in common are the `outer` ones; the kept ones lie inside them.
 //
 // An Expr is the value of a node at given index expressions. Those that depend on a reduced variable *vary* inside a
 // domain; the others have one value for each domain. Reductions cut the work on a domain into phases: an expression
@@ -41,6 +42,7 @@ struct Expr {
   NodeId source = kNoNode;
   DType stored = DType::f32;  // of a load: the type in memory
   bool temporary = false;     // of a load: from a temporary, not from an input or output
+  int table = -1;             // of a load: from this table of the group, not from memory
   int reduction = -1;
   int component = 0;
   bool varies = false;
@@ -54,6 +56,12 @@ struct Reduction {
   std::vector<ExprId> operands;
   std::vector<IndexBound> where;  // elements that take part
   int phase = 0;
+
+  std::vector<DType> component_dtypes() const { return info(monoid).component_dtypes(dtype, inputs()); }
+  std::vector<Scalar> identity() const { return info(monoid).identity(dtype, inputs()); }
+
+ private:
+  int inputs() const { return inputs_of(info(monoid), static_cast<int>(operands.size()), merge); }
 };
 
 // A node that the region stores.
@@ -65,17 +73,21 @@ struct Root {
   bool varies = false;  // has more than one element in a domain, of one value or several
   bool temporary =
       false;  // stored for other regions, in the compute type: what fusion does not round, a cut must not
+  int table = -1;  // stored in this table of the group, not in memory
 };
+
+std::int64_t product(const std::vector<IndexVar>& vars);  // of the extents
 
 struct Region {
   std::string name;
-  std::vector<IndexVar> kept, reduced;  // outermost first, in the order they are flattened
-  std::vector<std::string> var_names;   // by variable id
-  std::vector<Expr> exprs;              // operands first
-  std::vector<Reduction> reductions;    // in order of phase
+  std::vector<IndexVar> outer, kept, reduced;  // outermost first, in the order they are flattened
+  std::vector<std::string> var_names;          // by variable id
+  std::vector<Expr> exprs;                     // operands first
+  std::vector<Reduction> reductions;           // in order of phase
   std::vector<Root> roots;
 
-  std::int64_t domains() const;      // product of the kept extents
+  std::int64_t teams() const;        // product of the outer extents
+  std::int64_t domains() const;      // product of the kept extents: domains of one team
   std::int64_t domain_size() const;  // product of the reduced extents
   int phases() const;                // passes over a domain
   // The pass in which a root is stored.

@@ -71,16 +71,18 @@ Handle KernelBuilder::load(BufferId buffer, const Index& offset, Handle mask, DT
 }
 
 void KernelBuilder::store(BufferId buffer, const Index& offset, Handle v, Handle mask) {
-  append({Store{buffer, offset, v, mask}});
+  append({Store{buffer, offset, v, mask, index_width(offset)}});
 }
 
-Handle KernelBuilder::get(ArrayId array, const Index& at, DType type) {
-  const Handle r = value(type, index_width(at));
-  append({Get{r, array, at}});
+Handle KernelBuilder::get(ArrayId array, const Index& at, DType type, Handle mask) {
+  const Handle r = value(type, std::max(index_width(at), mask == kNone ? 1 : width(mask)));
+  append({Get{r, array, at, mask}});
   return r;
 }
 
-void KernelBuilder::set(ArrayId array, const Index& at, Handle v) { append({Set{array, at, v}}); }
+void KernelBuilder::set(ArrayId array, const Index& at, Handle v, Handle mask, std::optional<Index> rank) {
+  append({Set{array, at, v, mask, index_width(at), std::move(rank)}});
+}
 
 Handle KernelBuilder::shuffle(Handle v, int mask) {
   const DType t = dtype(v);

@@ -10,9 +10,12 @@ namespace bz::compiler {
 
 class KernelBuilder final : public ScalarBuilder {
  public:
-  // `lanes_fold`: the lanes of a value are elements of one domain (not one element of several domains).
-  KernelBuilder(kernel::Kernel& k, bool lanes_fold) : k_(k), lanes_fold_(lanes_fold) {
-    blocks_.push_back(&k.body);
+  explicit KernelBuilder(kernel::Kernel& k) : k_(k) { blocks_.push_back(&k.body); }
+
+  // Of the statements that follow. `fold`: the lanes of a value are elements of one domain (not one element of several).
+  void set_lanes(int lanes, bool fold) {
+    lanes_ = lanes;
+    lanes_fold_ = fold;
   }
 
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
@@ -24,11 +27,12 @@ class KernelBuilder final : public ScalarBuilder {
   Handle inside(std::vector<IndexBound> bounds);  // kNone when they always hold
   Handle load(kernel::BufferId buffer, const Index& offset, Handle mask, DType type);
   void store(kernel::BufferId buffer, const Index& offset, Handle value, Handle mask);
-  Handle get(kernel::ArrayId array, const Index& at, DType type);
-  void set(kernel::ArrayId array, const Index& at, Handle value);
+  Handle get(kernel::ArrayId array, const Index& at, DType type, Handle mask = kernel::kNone);
+  void set(kernel::ArrayId array, const Index& at, Handle value, Handle mask = kernel::kNone,
+           std::optional<Index> rank = {});
   Handle shuffle(Handle value, int mask);
-  void barrier() {
-    append({kernel::Barrier{}});
+  void barrier(kernel::Scope scope) {
+    append({kernel::Barrier{scope}});
     k_.synchronizes = true;
   }
   void comment(std::string text) { append({kernel::Comment{std::move(text)}}); }
@@ -52,7 +56,7 @@ class KernelBuilder final : public ScalarBuilder {
  private:
   Handle value(DType t, int width);
   void append(kernel::Stmt s) { blocks_.back()->push_back(std::move(s)); }
-  int index_width(const Index& e) const { return e.uses(kernel::kLaneVar) ? k_.lanes : 1; }
+  int index_width(const Index& e) const { return e.uses(kernel::kLaneVar) ? lanes_ : 1; }
   // The body is built apart and moved in: statements must not move while one of their blocks is open.
   template <class F>
   void nested(kernel::Stmt s, F&& body) {
@@ -66,7 +70,8 @@ class KernelBuilder final : public ScalarBuilder {
   }
 
   kernel::Kernel& k_;
-  bool lanes_fold_;
+  int lanes_ = 1;
+  bool lanes_fold_ = false;
   std::vector<kernel::Block*> blocks_;
 };
 

@@ -1,8 +1,11 @@
-// Lowering: a region and a schedule become one kernel, mechanically. Every reduction is combined serially, then over the
-// vector, the lanes of a warp and the warps of the block - whichever its variables are laid over - by one routine that
-// knows a monoid only by its table row. There is no code for softmax here.
+// Lowering: a group of regions and a schedule for each become one kernel, mechanically. Every reduction is combined
+// serially, then over the vector, the lanes of a warp, the warps of the block and the blocks of the cluster - whichever its
+// variables are laid over - by one routine that knows a monoid only by its table row. There is no code for softmax here.
 #pragma once
 
+#include <span>
+
+#include "compiler/group/group.h"
 #include "compiler/schedule/schedule.h"
 #include "ir/kernel.h"
 
@@ -21,6 +24,6 @@ struct Lowered {
 };
 
 // `alignment`: in bytes, of the addresses of inputs and outputs. Temporaries are aligned for any access.
-Lowered lower(const Region& region, const ir::Graph& graph, const Schedule& schedule, int alignment);
+Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules, int alignment);
 
 }  // namespace bz::compiler

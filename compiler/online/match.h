@@ -9,8 +9,12 @@
 
 namespace bz {
 
-// What to build instead of a node of the old graph; Rewriter::moved gives its operands.
-using Replacements = std::unordered_map<NodeId, std::function<NodeId(Rewriter&)>>;
+// What to build instead of a node of the old graph, out of the nodes it needs; Rewriter::moved gives these.
+struct Replacement {
+  std::vector<NodeId> needs;
+  std::function<NodeId(Rewriter&)> build;
+};
+using Replacements = std::unordered_map<NodeId, Replacement>;
 
 void match_max_sumexp(const ir::Graph& g, Replacements& out);  // max_sumexp.cpp
 void match_moments(const ir::Graph& g, Replacements& out);     // moments.cpp
@@ -30,8 +34,5 @@ std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p);
 bool repeats_along(const ir::Graph& g, NodeId p, const Axes& axes);
 
 Axes kept_axes(int rank, const Axes& axes);
-
-// Component of the state that reduces `x`, a node of the old graph, over `axes`.
-NodeId state(Rewriter& rw, Monoid monoid, NodeId x, const Axes& axes, int component);
 
 }  // namespace bz

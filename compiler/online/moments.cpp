@@ -30,6 +30,11 @@ std::optional<Mean> as_mean(const ir::Graph& g, NodeId id) {
   return std::nullopt;
 }
 
+NodeId component(Rewriter& rw, const Mean& mean, int c) {
+  NodeId x = rw.moved(mean.x);
+  return rw.reduce({Monoid::moments, mean.axes, false, c, false}, rw.type(x).dtype, {x});
+}
+
 // x - mean, or mean - x.
 struct Deviation {
   NodeId mean = kNoNode;
@@ -67,15 +72,15 @@ void match_moments(const ir::Graph& g, Replacements& out) {
     if (!deviation) continue;
     Mean mean = *as_mean(g, deviation->mean);
     means.emplace(deviation->mean, mean);
-    out[id] = [mean](Rewriter& rw) { return state(rw, Monoid::moments, mean.x, mean.axes, 3); };
+    out[id] = {{mean.x}, [mean](Rewriter& rw) { return component(rw, mean, 3); }};
   }
   if (means.empty()) return;
 
   for (const auto& [id, mean] : means) {
-    out[id] = [mean](Rewriter& rw) {
-      NodeId hi = state(rw, Monoid::moments, mean.x, mean.axes, 1);
-      return rw.map(ScalarOp::add, {hi, state(rw, Monoid::moments, mean.x, mean.axes, 2)});
-    };
+    out[id] = {{mean.x}, [mean](Rewriter& rw) {
+                 NodeId hi = component(rw, mean, 1);
+                 return rw.map(ScalarOp::add, {hi, component(rw, mean, 2)});
+               }};
   }
   auto known = [&](NodeId candidate) {
     auto it = means.find(candidate);
@@ -85,16 +90,17 @@ void match_moments(const ir::Graph& g, Replacements& out) {
     std::optional<Deviation> deviation = as_deviation(g, id, known);
     if (!deviation) continue;
     // The mean is hi + lo unevaluated: taking away hi, which is near x, loses nothing.
-    out[id] = [mean = means.at(deviation->mean), reversed = deviation->reversed](Rewriter& rw) {
-      const Shape shape = rw.type(rw.moved(mean.x)).shape;
-      auto part = [&](int component) {
-        NodeId s = state(rw, Monoid::moments, mean.x, mean.axes, component);
-        return rw.broadcast(s, shape, kept_axes(static_cast<int>(shape.size()), mean.axes));
-      };
-      NodeId x = rw.moved(mean.x), hi = part(1), lo = part(2);
-      if (reversed) return rw.map(ScalarOp::add, {rw.map(ScalarOp::sub, {hi, x}), lo});
-      return rw.map(ScalarOp::sub, {rw.map(ScalarOp::sub, {x, hi}), lo});
-    };
+    const Mean& mean = means.at(deviation->mean);
+    out[id] = {{mean.x}, [mean, reversed = deviation->reversed](Rewriter& rw) {
+                 const Shape shape = rw.type(rw.moved(mean.x)).shape;
+                 auto part = [&](int c) {
+                   return rw.broadcast(component(rw, mean, c), shape,
+                                       kept_axes(static_cast<int>(shape.size()), mean.axes));
+                 };
+                 NodeId x = rw.moved(mean.x), hi = part(1), lo = part(2);
+                 if (reversed) return rw.map(ScalarOp::add, {rw.map(ScalarOp::sub, {hi, x}), lo});
+                 return rw.map(ScalarOp::sub, {rw.map(ScalarOp::sub, {x, hi}), lo});
+               }};
   }
 }
 

@@ -50,9 +50,29 @@ Axes kept_axes(int rank, const Axes& axes) {
   return kept;
 }
 
-NodeId state(Rewriter& rw, Monoid monoid, NodeId x, const Axes& axes, int component) {
-  NodeId operand = rw.moved(x);
-  return rw.reduce({monoid, axes, false, component, false}, rw.type(operand).dtype, {operand});
+// The nodes in an order in which replacements come after what they need. Inputs keep theirs: it is part of the program.
+static std::vector<NodeId> build_order(const ir::Graph& g, const Replacements& replacements) {
+  std::vector<NodeId> order, work;
+  std::vector<bool> placed(static_cast<std::size_t>(g.size()), false);
+  const auto place = [&](NodeId target) {
+    work.push_back(target);
+    while (!work.empty()) {
+      const NodeId id = work.back();
+      const std::size_t before = work.size();
+      const auto it = replacements.find(id);
+      for (const NodeId n : it == replacements.end() ? g.node(id).operands : it->second.needs) {
+        if (!placed[static_cast<std::size_t>(n)]) work.push_back(n);
+      }
+      if (work.size() > before) continue;
+      work.pop_back();
+      if (placed[static_cast<std::size_t>(id)]) continue;
+      placed[static_cast<std::size_t>(id)] = true;
+      order.push_back(id);
+    }
+  };
+  for (const NodeId id : g.inputs()) place(id);
+  for (NodeId id = 0; id < g.size(); ++id) place(id);
+  return order;
 }
 
 ir::Graph online(const ir::Graph& g) {
@@ -60,13 +80,13 @@ ir::Graph online(const ir::Graph& g) {
   match_max_sumexp(g, replacements);
   match_moments(g, replacements);
   Rewriter rw(g);
-  for (NodeId id = 0; id < g.size(); ++id) {
+  for (const NodeId id : build_order(g, replacements)) {
     auto it = replacements.find(id);
     if (it == replacements.end()) {
       rw.copy(id);
     } else {
       rw.begin(id);
-      rw.replace(id, it->second(rw));
+      rw.replace(id, it->second.build(rw));
     }
   }
   return rw.finish();

@@ -18,6 +18,17 @@
 // +inf gives inf * exp(-inf), a row of -inf gives 0 * exp(inf). It is left out when the program has that
 // guard itself.
 //
+// A sum of exp(x - max x) * w, for any w that needs no more reductions than x, is a further component of the
+// same state, and so is each other: all sums over one maximum are one reduction, whose operands are x and all
+// the weights.
+//
+//   %a = mul %e, %w
+//   %u = sum %a {axes = [1]}                   max_sumexp.0, .1 and .2 of %x, %w
+//
+// The maximum may be written as what a monotone map makes of one (cast(max y), max(y) * c for c > 0), or as
+// -(min -x). x / c after the maximum is taken away is another matter: dividing first rounds large x, so
+// exp((x - max x) / c) stays a phase of its own.
+//
 // Moments (Welford 1962; Chan, Golub and LeVeque 1983), for one or several axes:
 //
 //   %t = sum %x {axes = [1]}

@@ -76,10 +76,23 @@ void add_with_keeps(std::vector<Schedule>& out, Schedule s, const Region& region
   out.push_back(s);
 }
 
+// Makes the block have so many threads: more domains as long as there are, then more threads a domain, or fewer of both.
+void set_threads(Schedule& s, const Region& region, int threads) {
+  while (threads_of(s) < threads) {
+    const std::int64_t handled = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
+    const std::int64_t shared =
+        static_cast<std::int64_t>(s.threads_reduced) * (s.lanes_reduced ? s.vector : 1);
+    (handled < region.domains() || 2 * shared > region.domain_size() ? s.threads_kept : s.threads_reduced) *=
+        2;
+  }
+  while (threads_of(s) > threads) (s.threads_kept > 1 ? s.threads_kept : s.threads_reduced) /= 2;
+}
+
 // Rows: threads along the reduced variable.
-std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full) {
+std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team) {
   std::vector<Schedule> out;
-  const std::int64_t size = region.domain_size(), rows = region.domains();
+  const std::int64_t rows = region.domains() * region.teams();
+  std::int64_t size = region.domain_size();
   const std::int64_t inner = region.reduced.back().extent;
   Schedule s;
   s.lanes_reduced = true;
@@ -88,10 +101,15 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
     while (inner % s.vector != 0) s.vector /= 2;
   }
   s.vector = std::min(s.vector, power_at_least(size));
+  // A team with fewer domains than blocks shares each among all of them.
+  if (team > 1 && region.domains() < team && size >= static_cast<std::int64_t>(team) * 32 * s.vector) {
+    s.cluster = team;
+    size = ceil_div(size, team);
+  }
   const std::int64_t vectors = ceil_div(size, s.vector);
   const auto with_threads = [&](int threads) {
     s.threads_reduced = threads;
-    const std::int64_t each = ceil_div(vectors, threads);
+    const std::int64_t each = ceil_div(vectors, std::int64_t{threads} * (team == 1 ? s.cluster : 1));
     s.unroll = std::min(power_at_least(each), std::max(1, 16 / s.vector));
     // Small domains share a block, as long as all multiprocessors have work.
     s.threads_kept = 1;
@@ -114,6 +132,16 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
       s.keep = Keep::shared;
       with_threads(std::min(1024, std::max(wanted, 64)));
       out.push_back(s);
+      // More than a block holds: a cluster of blocks holds it. Few blocks a cluster, each holds much.
+      for (int cluster = 2; team == 1 && cluster <= target.max_cluster; cluster *= 2) {
+        s.cluster = cluster;
+        for (const Keep keep : {Keep::registers, Keep::shared}) {
+          s.keep = keep;
+          with_threads(keep == Keep::registers ? 512 : 1024);
+          out.push_back(s);
+        }
+      }
+      s.cluster = team == 1 ? 1 : s.cluster;
     }
     s.keep = Keep::nothing;
     with_threads(std::clamp(wanted, 64, region.phases() > 1 ? 1024 : 512));
@@ -123,9 +151,9 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
 }
 
 // Columns: threads along a kept variable; more threads share a domain when there are too few columns.
-std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full) {
+std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team) {
   std::vector<Schedule> out;
-  const std::int64_t size = region.domain_size(), columns = region.domains();
+  const std::int64_t size = region.domain_size(), columns = region.domains() * region.teams();
   const std::int64_t inner = region.kept.empty() ? 1 : region.kept.back().extent;
   const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
   for (const int widest : {full, std::max(1, full / 4)}) {
@@ -162,34 +190,7 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
 
 }  // namespace
 
-Choice assess(const Region& region, const ir::Graph& graph, const Target& target, const Schedule& s) {
-  Choice c;
-  c.schedule = s;
-  // A source is read once by each phase that loads it, or once in all when the domain is kept.
-  std::vector<bool> used(region.exprs.size(), false);
-  const int phases = s.keep == Keep::nothing ? region.phases() : 1;
-  std::vector<NodeId> counted;
-  for (const Expr& e : region.exprs) {
-    if (e.kind != Expr::Kind::load || std::find(counted.begin(), counted.end(), e.source) != counted.end())
-      continue;
-    counted.push_back(e.source);
-    const Type& t = graph.type(e.source);
-    c.bytes_read += t.elements() * size_of(e.stored) * (e.varies ? phases : 1);
-  }
-  for (const Root& r : region.roots) {
-    const Type& t = graph.type(r.node);
-    c.bytes_written += t.elements() * size_of(r.stored);
-  }
-  // Launch latency, and copy speed scaled by the share of the multiprocessors that have a block.
-  constexpr double kLaunchUs = 2.0;  // one small kernel in a graph, H200
-  const double busy =
-      std::min(1.0, static_cast<double>(extent_of(region, s).blocks) / target.multiprocessors);
-  const double bytes = static_cast<double>(c.bytes_read + c.bytes_written);
-  c.predicted_us = kLaunchUs + bytes / (target.dram_bytes_per_second * std::max(busy, 0.01)) * 1e6;
-  return c;
-}
-
-Choice choose(const Region& region, const ir::Graph& graph, const Target& target) {
+Choice choose(const Region& region, const Target& target, const Bounds& bounds) {
   const std::vector<Access> all = accesses(region);
   const std::int64_t along_reduced = contiguous_bytes(all, region.reduced);
   const std::int64_t along_kept = contiguous_bytes(all, region.kept);
@@ -197,30 +198,26 @@ Choice choose(const Region& region, const ir::Graph& graph, const Target& target
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  const std::vector<Schedule> candidates =
-      rows ? row_candidates(region, target, full) : column_candidates(region, target, full);
+  std::vector<Schedule> candidates = rows ? row_candidates(region, target, full, bounds.team)
+                                          : column_candidates(region, target, full, bounds.team);
   std::vector<Refusal> refused;
-  for (const Schedule& s : candidates) {
+  for (Schedule& s : candidates) {
+    if (bounds.threads != 0) set_threads(s, region, bounds.threads);
     if (std::any_of(refused.begin(), refused.end(), [&](const Refusal& r) { return r.schedule == s; }))
       continue;
     const std::optional<std::string> why = refuse(region, s, target);
-    if (!why) {
-      Choice c = assess(region, graph, target, s);
-      c.refused = std::move(refused);
-      return c;
-    }
+    if (!why) return {s, std::move(refused)};
     refused.push_back({s, *why});
   }
   // A warp a row or a thread an output needs nothing that could run out.
   Schedule last;
   last.lanes_reduced = rows;
   (rows ? last.threads_reduced : last.threads_kept) = 32;
+  if (bounds.threads != 0) set_threads(last, region, bounds.threads);
   if (const std::optional<std::string> why = refuse(region, last, target)) {
     throw Error(fmt::format("kernel {} has no schedule on {}: {}", region.name, target.name, *why));
   }
-  Choice c = assess(region, graph, target, last);
-  c.refused = std::move(refused);
-  return c;
+  return {last, std::move(refused)};
 }
 
 }  // namespace bz::compiler

@@ -56,42 +56,58 @@ std::vector<ExprId> kept_values(const Region& region) {
   return less;
 }
 
-// Leaves out what no root needs; operands still come first.
-static void drop_dead(Region& r) {
-  std::vector<bool> needed(r.exprs.size(), false);
-  std::vector<bool> reduced(r.reductions.size(), false);
-  for (const Root& root : r.roots) needed[static_cast<std::size_t>(root.expr)] = true;
-  for (std::size_t i = r.exprs.size(); i-- > 0;) {
-    if (!needed[i]) continue;
-    const Expr& e = r.exprs[i];
-    for (const ExprId o : e.operands) needed[static_cast<std::size_t>(o)] = true;
-    if (e.kind != Expr::Kind::reduce) continue;
-    reduced[static_cast<std::size_t>(e.reduction)] = true;
-    for (const ExprId o : r.reductions[static_cast<std::size_t>(e.reduction)].operands)
-      needed[static_cast<std::size_t>(o)] = true;
-  }
-  std::vector<int> expr_place, reduction_place;
-  const auto compact = [](auto& items, const std::vector<bool>& keep, std::vector<int>& place) {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < keep.size(); ++i) {
-      place.push_back(static_cast<int>(n));
-      if (!keep[i]) continue;
-      if (n != i) items[n] = std::move(items[i]);
-      ++n;
-    }
-    items.resize(n);
+// Leaves out what no root needs, and puts operands first, what is left in the order it had otherwise.
+static void put_in_order(Region& r) {
+  const auto operands_of = [&](const Expr& e) -> const std::vector<ExprId>& {
+    return e.kind == Expr::Kind::reduce ? r.reductions[static_cast<std::size_t>(e.reduction)].operands
+                                        : e.operands;
   };
-  compact(r.exprs, needed, expr_place);
-  compact(r.reductions, reduced, reduction_place);
-  const auto move = [&](ExprId& id) { id = expr_place[static_cast<std::size_t>(id)]; };
-  for (Expr& e : r.exprs) {
-    for (ExprId& o : e.operands) move(o);
-    if (e.kind == Expr::Kind::reduce) e.reduction = reduction_place[static_cast<std::size_t>(e.reduction)];
+  std::vector<bool> needed(r.exprs.size(), false);
+  std::vector<ExprId> work;
+  for (const Root& root : r.roots) work.push_back(root.expr);
+  while (!work.empty()) {
+    const auto id = static_cast<std::size_t>(work.back());
+    work.pop_back();
+    if (needed[id]) continue;
+    needed[id] = true;
+    for (const ExprId o : operands_of(r.exprs[id])) work.push_back(o);
   }
-  for (Reduction& reduction : r.reductions) {
-    for (ExprId& o : reduction.operands) move(o);
+  std::vector<ExprId> order, place(r.exprs.size(), -1);
+  for (ExprId first = 0; first < static_cast<ExprId>(r.exprs.size()); ++first) {
+    if (needed[static_cast<std::size_t>(first)]) work.push_back(first);
+    while (!work.empty()) {
+      const ExprId id = work.back();
+      const std::size_t before = work.size();
+      for (const ExprId o : operands_of(r.exprs[static_cast<std::size_t>(id)])) {
+        if (place[static_cast<std::size_t>(o)] < 0) work.push_back(o);
+      }
+      if (work.size() > before) continue;
+      work.pop_back();
+      if (place[static_cast<std::size_t>(id)] >= 0) continue;
+      place[static_cast<std::size_t>(id)] = static_cast<ExprId>(order.size());
+      order.push_back(id);
+    }
   }
-  for (Root& root : r.roots) move(root.expr);
+  std::vector<Expr> exprs;
+  std::vector<Reduction> reductions;
+  std::vector<int> reduction_place(r.reductions.size(), -1);
+  for (const ExprId id : order) {
+    Expr e = std::move(r.exprs[static_cast<std::size_t>(id)]);
+    for (ExprId& o : e.operands) o = place[static_cast<std::size_t>(o)];
+    if (e.kind == Expr::Kind::reduce) {
+      int& at = reduction_place[static_cast<std::size_t>(e.reduction)];
+      if (at < 0) {
+        at = static_cast<int>(reductions.size());
+        reductions.push_back(std::move(r.reductions[static_cast<std::size_t>(e.reduction)]));
+        for (ExprId& o : reductions.back().operands) o = place[static_cast<std::size_t>(o)];
+      }
+      e.reduction = at;
+    }
+    exprs.push_back(std::move(e));
+  }
+  r.exprs = std::move(exprs);
+  r.reductions = std::move(reductions);
+  for (Root& root : r.roots) root.expr = place[static_cast<std::size_t>(root.expr)];
 }
 
 int live_registers(const Region& region) {
@@ -140,52 +156,82 @@ std::optional<Region> resident_form(const Region& region) {
     return at(id).kind == Expr::Kind::reduce && at(id).reduction == reduction &&
            at(id).component == component;
   };
-  // exp(q - m), q = m or 0 where m is infinite: what online multiplies with to get the sum that the program wrote.
-  const auto is_factor = [&](ExprId id, int reduction) {
-    if (!is_map(id, ScalarOp::exp)) return false;
-    const ExprId difference = at(id).operands[0];
-    if (!is_map(difference, ScalarOp::sub) || !is_component(at(difference).operands[1], reduction, 0))
-      return false;
-    const ExprId q = at(difference).operands[0];
+  // q, the pivot of the state itself: m, or 0 where m is infinite.
+  const auto is_own_pivot = [&](ExprId q, int reduction) {
     return is_map(q, ScalarOp::select) && is_map(at(q).operands[0], ScalarOp::isinf) &&
            is_component(at(at(q).operands[0]).operands[0], reduction, 0) &&
            is_component(at(q).operands[2], reduction, 0) &&
            at(at(q).operands[1]).kind == Expr::Kind::constant;
   };
+  const auto is_exp_of_difference = [&](ExprId id) {
+    return is_map(id, ScalarOp::exp) && is_map(at(id).operands[0], ScalarOp::sub);
+  };
+  // exp(q - m): what online multiplies with to get the sum that the program wrote.
+  const auto is_factor = [&](ExprId id, int reduction) {
+    if (!is_exp_of_difference(id)) return false;
+    const Expr& difference = at(at(id).operands[0]);
+    return is_own_pivot(difference.operands[0], reduction) &&
+           is_component(difference.operands[1], reduction, 0);
+  };
   bool changed = false;
   for (int k = 0; k < static_cast<int>(region.reductions.size()); ++k) {
     const Reduction& state = region.reductions[static_cast<std::size_t>(k)];
     if (state.monoid != Monoid::max_sumexp || state.merge || !state.where.empty()) continue;
-    ExprId exponential = -1, sum = -1;
-    int sum_uses = 0;
-    for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
+    ExprId exponential = -1, own_exponential = -1;  // exp(x - m), exp(x - q)
+    std::vector<std::pair<ExprId, int>> sums;       // where a sum is needed, and its component
+    bool only_scaled = true;  // components are needed times the factor and not otherwise
+    const auto is_sum = [&](ExprId id) {
+      return at(id).kind == Expr::Kind::reduce && at(id).reduction == k && at(id).component > 0;
+    };
+    const auto size = static_cast<ExprId>(r.exprs.size());
+    for (ExprId id = 0; id < size; ++id) {
       const Expr& e = at(id);
-      for (const ExprId o : e.operands) sum_uses += is_component(o, k, 1) ? 1 : 0;
-      if (is_map(id, ScalarOp::exp) && is_map(e.operands[0], ScalarOp::sub) &&
-          at(e.operands[0]).operands[0] == state.operands[0] &&
-          is_component(at(e.operands[0]).operands[1], k, 0)) {
-        exponential = id;
+      if (is_exp_of_difference(id) && at(e.operands[0]).operands[0] == state.operands[0]) {
+        const ExprId p = at(e.operands[0]).operands[1];
+        if (is_component(p, k, 0)) exponential = id;
+        if (is_own_pivot(p, k)) own_exponential = id;
       }
-      if (is_map(id, ScalarOp::mul)) {
-        const ExprId a = e.operands[0], b = e.operands[1];
-        if ((is_component(a, k, 1) && is_factor(b, k)) || (is_component(b, k, 1) && is_factor(a, k)))
-          sum = id;
+      for (std::size_t i = 0; i < e.operands.size(); ++i) {
+        if (!is_sum(e.operands[i])) continue;
+        if (e.kind == Expr::Kind::map && e.op == ScalarOp::mul && is_factor(e.operands[1 - i], k)) {
+          sums.emplace_back(id, at(e.operands[i]).component);
+        } else {
+          only_scaled = false;
+        }
       }
     }
-    const bool stored = std::any_of(r.roots.begin(), r.roots.end(),
-                                    [&](const Root& root) { return is_component(root.expr, k, 1); });
-    // The sum has to come after its operand.
-    if (exponential < 0 || sum < exponential || sum_uses != 1 || stored) continue;
+    for (const Root& root : r.roots) only_scaled = only_scaled && !is_sum(root.expr);
+    if (own_exponential >= 0) {
+      exponential = own_exponential;
+      sums.clear();
+      for (ExprId id = 0; id < size; ++id) {
+        if (is_sum(id)) sums.emplace_back(id, at(id).component);
+      }
+    } else if (!only_scaled) {
+      continue;
+    }
+    if (exponential < 0 || sums.empty()) continue;
+    for (const auto& [sum, component] : sums) {
+      ExprId summand = exponential;
+      if (component > 1) {
+        Expr product = at(exponential);
+        product.op = ScalarOp::mul;
+        product.operands = {exponential, state.operands[static_cast<std::size_t>(component) - 1]};
+        summand = static_cast<ExprId>(r.exprs.size());
+        r.exprs.push_back(std::move(product));
+      }
+      at(sum).kind = Expr::Kind::reduce;
+      at(sum).operands.clear();
+      at(sum).reduction = static_cast<int>(r.reductions.size());
+      at(sum).component = 0;
+      r.reductions.push_back({Monoid::sum, state.dtype, false, {summand}, {}, 0});
+    }
     r.reductions[static_cast<std::size_t>(k)].monoid = Monoid::max;
-    at(sum).kind = Expr::Kind::reduce;
-    at(sum).operands.clear();
-    at(sum).reduction = static_cast<int>(r.reductions.size());
-    at(sum).component = 0;
-    r.reductions.push_back({Monoid::sum, state.dtype, false, {exponential}, {}, 0});
+    r.reductions[static_cast<std::size_t>(k)].operands.resize(1);
     changed = true;
   }
   if (!changed) return std::nullopt;
-  drop_dead(r);
+  put_in_order(r);
   // Phases anew: operands come first, so one sweep does.
   for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
     Expr& e = at(id);

@@ -34,16 +34,15 @@ std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
   return e.groups * s.unroll * s.vector;
 }
 
-// Shared memory through which the warps of a block combine what they reduced.
+// Shared memory through which the warps of a block and the blocks of a cluster combine what they reduced.
 std::int64_t partial_bytes(const Region& region, const Schedule& s) {
-  const Warps w = warps_of(s);
-  if (w.count == 1) return 0;
-  const std::int64_t slots =
-      static_cast<std::int64_t>(w.count) * s.threads_kept * (s.lanes_reduced ? 1 : s.vector);
+  const std::int64_t each = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   std::int64_t bytes = 0;
-  for (const Reduction& r : region.reductions) {
-    for (const DType t : info(r.monoid).component_dtypes(r.dtype))
-      bytes += ceil_div(slots * size_of(t), 16) * 16;
+  for (const int parts : {warps_of(s).count, s.cluster}) {
+    if (parts == 1) continue;
+    for (const Reduction& r : region.reductions) {
+      for (const DType t : r.component_dtypes()) bytes += ceil_div(parts * each * size_of(t), 16) * 16;
+    }
   }
   return bytes;
 }
@@ -59,9 +58,10 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
-                     s.unroll, kKeepNames[static_cast<int>(s.keep)]);
+                     s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
+                     kKeepNames[static_cast<int>(s.keep)]);
 }
 
 Schedule parse_schedule(std::string_view text) {
@@ -84,6 +84,8 @@ Schedule parse_schedule(std::string_view text) {
       s.threads_reduced = parse_number(key, value, 1024);
     } else if (key == "unroll") {
       s.unroll = parse_number(key, value, 16);
+    } else if (key == "cluster") {
+      s.cluster = parse_number(key, value, 16);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {
@@ -92,7 +94,7 @@ Schedule parse_schedule(std::string_view text) {
       s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
     } else {
       throw Error(fmt::format(
-          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, keep", key));
+          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, keep", key));
     }
   }
   return s;
@@ -142,22 +144,37 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.blocks = ceil_div(region.domains(), e.rows_per_block);
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
-  e.per_group = vector * s.threads_reduced * s.unroll;
+  e.per_group = vector * s.threads_reduced * s.cluster * s.unroll;
   e.groups = ceil_div(size + (e.shifted ? vector - 1 : 0), e.per_group);
   e.first_full = e.shifted ? 1 : 0;
   e.end_full = std::max(e.first_full, size / e.per_group);
   return e;
 }
 
+std::int64_t shared_bytes(const Region& region, const Schedule& s) {
+  std::int64_t bytes = partial_bytes(region, s);
+  if (s.keep != Keep::shared) return bytes;
+  const std::int64_t elements = elements_per_thread(s, extent_of(region, s)) * threads_of(s);
+  for (const ExprId id : kept_values(region)) bytes += elements * size_of(kept_dtype(region, id));
+  return bytes;
+}
+
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
-  const int threads = s.threads_kept * s.threads_reduced;
+  const int threads = threads_of(s);
   if (threads > target.max_threads_per_block) {
     return fmt::format("{} threads, a block may have {}", threads, target.max_threads_per_block);
   }
   if (s.threads_reduced > 1 && threads % 32 != 0) {
     return fmt::format("{} threads that share a domain do not fill warps of 32", threads);
   }
-  if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1)) return "nothing is reduced";
+  if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1 || s.cluster > 1))
+    return "nothing is reduced";
+  if (s.cluster > target.max_cluster)
+    return fmt::format("clusters of {} blocks, the device has them up to {}", s.cluster, target.max_cluster);
+  if (s.cluster > s.threads_reduced) {
+    return fmt::format("{} blocks that share a domain, each needs as many threads that do and has {}",
+                       s.cluster, s.threads_reduced);
+  }
   if (!s.lanes_reduced && s.vector > 1) {
     if (region.kept.empty()) return "no kept variable to run lanes along";
     const std::int64_t inner = region.kept.back().extent;
@@ -171,7 +188,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
                        region.reduced.back().extent);
   }
   const Extent e = extent_of(region, s);
-  if (e.blocks > 0x7fffffff) return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks);
+  if (e.blocks * s.cluster > 0x7fffffff)
+    return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks * s.cluster);
   std::int64_t bytes = partial_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes,
@@ -188,9 +206,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
       return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
     return std::nullopt;
   }
-  const std::vector<ExprId> kept = kept_values(region);
-  if (kept.empty()) return "no phase needs the domain of an earlier one";
-  for (const ExprId id : kept) bytes += elements_per_thread(s, e) * threads * size_of(kept_dtype(region, id));
+  if (kept_values(region).empty()) return "no phase needs the domain of an earlier one";
+  bytes = shared_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes,
                        target.max_shared_bytes);

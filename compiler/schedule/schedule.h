@@ -5,22 +5,26 @@
 // Neighbouring threads walk along the variable that is contiguous in memory: a reduced one (rows; `lanes=reduced`) or a
 // kept one (columns; `lanes=kept`), `vector` elements a thread at once. A block has kept * reduced threads: `reduced`
 // threads share a domain and combine what they reduce by shuffles and, beyond a warp, through shared memory. `unroll` is
-// the number of vectors a thread handles between two combinations of its own partial results. `keep` says where the data
-// of a domain lives between phases: registers, shared memory, or nowhere (each phase reads it again).
+// the number of vectors a thread handles between two combinations of its own partial results. `cluster` blocks together,
+// each with `reduced` threads, share a domain and combine through cluster shared memory. `keep` says where the data of a
+// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again).
 //
 //   one thread an output       lanes=kept,reduced=1
 //   warp a row                 lanes=reduced,reduced=32
 //   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
+//   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "compiler/fuse/region.h"
+#include "compiler/group/group.h"
 #include "ir/target.h"
 
 namespace bz::compiler {
@@ -33,10 +37,12 @@ struct Schedule {
   int threads_kept = 1;  // powers of two; kept * reduced at most 1024
   int threads_reduced = 1;
   int unroll = 1;
+  int cluster = 1;  // power of two, at most 16
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
+inline int threads_of(const Schedule& s) { return s.threads_kept * s.threads_reduced; }
 std::string to_string(const Schedule& s);
 // Throws Error naming the key that is wrong, with what it may be.
 Schedule parse_schedule(std::string_view text);
@@ -51,11 +57,11 @@ Warps warps_of(const Schedule& s);
 
 // What a schedule does to a region; derived, never stored apart.
 struct Extent {
-  std::int64_t rows_per_block = 1;  // kept points of a block
-  std::int64_t blocks = 1;
+  std::int64_t rows_per_block = 1;  // kept points of a block, or of a cluster that shares them
+  std::int64_t blocks = 1;          // so many are needed for the kept points
   bool shifted = false;  // vectors are aligned to memory, not to the domain: its first and last are partial
   std::int64_t groups = 1;  // iterations of a thread over its domain, `unroll` vectors each
-  // Elements of the domain that all threads together handle in a group.
+  // Elements of the domain that all threads of a block, or of its cluster, handle in a group.
   std::int64_t per_group = 1;
   // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.
   std::int64_t first_full = 0, end_full = 1;
@@ -76,6 +82,9 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
 // exponential twice. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
 
+// Shared memory of a block: for the exchange of partial results, and for what is kept.
+std::int64_t shared_bytes(const Region& region, const Schedule& s);
+
 // Why the schedule cannot serve the region on the target; nullopt when it can.
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target);
 
@@ -86,14 +95,26 @@ struct Refusal {
 struct Choice {
   Schedule schedule;
   std::vector<Refusal> refused;  // preferred to the choice, in order, and why not
-  std::int64_t bytes_read = 0, bytes_written = 0;
-  double predicted_us = 0;
 };
 
+// What a kernel is bound to: a stage of several has the blocks of its team and the threads of the kernel.
+struct Bounds {
+  int team = 1;     // blocks
+  int threads = 0;  // of a block; 0: any number
+};
 // The schedule for a region: the first of the candidates, best first, that is not refused.
-Choice choose(const Region& region, const ir::Graph& graph, const Target& target);
-// Fills in bytes and time of a schedule that was given.
-Choice assess(const Region& region, const ir::Graph& graph, const Target& target, const Schedule& s);
+Choice choose(const Region& region, const Target& target, const Bounds& bounds = {});
+// Schedules for all stages of a group, and the form of each region that its schedule wants. `forced(name)` is the schedule
+// that the region of that name must have; throws Error when it cannot.
+std::vector<Choice> choose_stages(Group& group, const Target& target,
+                                  const std::function<std::optional<Schedule>(const std::string&)>& forced);
+
+struct Estimate {
+  std::int64_t bytes_read = 0, bytes_written = 0;  // of DRAM
+  double microseconds = 0;
+};
+Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph,
+                  const Target& target);
 
 // Vectors along the reduced variable start at an aligned address: how many elements before the domain, 0 to vector - 1.
 Index aligned_start(const Region& region, const Schedule& s);

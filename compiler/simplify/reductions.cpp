@@ -1,4 +1,4 @@
-// Reductions over nothing or one element, and with kept axes.
+// Reductions over nothing or one element, with kept axes, of negated elements.
 #include <algorithm>
 
 #include "compiler/simplify/rules.h"
@@ -41,7 +41,7 @@ std::optional<NodeId> simplify_reductions(Rewriter& rw, const Draft& draft) {
   for (int axis : reduce->axes) count *= shape[static_cast<std::size_t>(axis)];
   bool simple = monoid.user && monoid.components == 1;
   if (count == 0 && simple) {
-    Scalar identity = monoid.identity(draft.type.dtype)[0];
+    Scalar identity = monoid.identity(draft.type.dtype, monoid.inputs)[0];
     identity.dtype = draft.type.dtype;  // 0 and 1 are the same in f16 and f32
     return rw.constant(identity, draft.type.shape);
   }
@@ -53,6 +53,14 @@ std::optional<NodeId> simplify_reductions(Rewriter& rw, const Draft& draft) {
   }
   if (const Scalar* value = rw.constant_value(draft.operands[0]); value && is_idempotent(reduce->monoid)) {
     return rw.constant(*value, draft.type.shape);
+  }
+  // min(-x) = -(max x): a maximum written so is found by online. Not for integers, whose lowest value is its own negative.
+  if (reduce->monoid == Monoid::min && is_float(draft.type.dtype)) {
+    if (const std::vector<NodeId>* negation = rw.operands_of(draft.operands[0], ScalarOp::neg)) {
+      ReduceAttrs largest = *reduce;
+      largest.monoid = Monoid::max;
+      return rw.map(ScalarOp::neg, {rw.reduce(std::move(largest), draft.type.dtype, {(*negation)[0]})});
+    }
   }
   return std::nullopt;
 }

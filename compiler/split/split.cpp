@@ -99,7 +99,9 @@ class Splitter {
       ReduceAttrs first = attrs;
       first.keepdims = false;
       for (int& a : first.axes) a += a >= p.axis ? 1 : 0;
-      for (first.component = 0; first.component < info(attrs.monoid).components; ++first.component) {
+      const int components = components_of(
+          info(attrs.monoid), inputs_of(info(attrs.monoid), static_cast<int>(operands.size()), false));
+      for (first.component = 0; first.component < components; ++first.component) {
         partial.push_back(to_.reduce(first, parts));
       }
     }

@@ -176,12 +176,14 @@ std::string Executable::explain() const { return compilation().explain(); }
 std::string Executable::explain_json() const { return compilation().explain_json(); }
 
 std::string Executable::dump(Stage stage) const {
-  const Compilation& c = compilation();
+  return bz::dump(compilation(), compile_options(state_->device, state_->options), stage);
+}
+
+std::string dump(const Compilation& c, CompileOptions options, Stage stage) {
   if (stage != Stage::ptx || !c.target.sim) return c.dump(stage);
   // The simulator runs no PTX: show that of the GPU whose limits it has.
-  Options options = state_->options;
-  options.target = parse_target(fmt::format("sm_{}", c.target.sm));
-  return compile(c.graph, compile_options(state_->device, options)).dump(stage);
+  options.target = *parse_target(fmt::format("sm_{}", c.target.sm));
+  return compile(c.graph, options).dump(stage);
 }
 
 Executable compile(const ir::Graph& graph, const Device& device, const Options& options) {

@@ -36,4 +36,7 @@ ir::Graph copy_graph(DType dtype, std::int64_t elements);
 // How graphs are compiled for a device.
 CompileOptions compile_options(const Device& device, const Options& options);
 
+// A stage of what was compiled with `options`.
+std::string dump(const Compilation& compilation, CompileOptions options, Stage stage);
+
 }  // namespace bz

@@ -48,7 +48,7 @@ class Reducer {
         operands_(operands),
         operand_(operand),
         reduced_(reduced),
-        identity_(monoid_.identity(operand)) {
+        identity_(monoid_.identity(operand, inputs_of(monoid_, operands, attrs.merge))) {
     for (const Scalar& s : identity_) state_.push_back(state_arena_.take(s.dtype));
   }
 

@@ -39,12 +39,15 @@ enum class Attribute : int {
   capability_minor = 76,
   shared_per_block_optin = 97,
   memory_pools_supported = 115,
+  cluster_launch = 120,
 };
 
 // CUjit_option
 enum class JitOption : int { info_log = 3, info_log_bytes = 4, error_log = 5, error_log_bytes = 6 };
 
 inline constexpr int kFunctionMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr int kFunctionLargeClusters = 14;    // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+inline constexpr int kLaunchClusterDimension = 4;    // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
@@ -62,5 +65,24 @@ struct MemPoolProps {
   unsigned char reserved[54] = {};
 };
 static_assert(sizeof(MemPoolProps) == 88);
+
+// CUlaunchAttribute
+struct LaunchAttribute {
+  int id = 0;
+  char pad[4] = {};
+  unsigned value[16] = {};  // of a cluster dimension: x, y, z
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+// CUlaunchConfig
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+static_assert(sizeof(LaunchConfig) == 56);
 
 }  // namespace bz::cuda

@@ -51,14 +51,12 @@ Context::~Context() {
 }
 
 Context::Current::Current(const Context& context) : context_(context) {
-  {
+  if (context.lost_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(context.mutex_);
-    if (!context.lost_to_.empty()) {
-      throw DeviceError(
-          fmt::format("the CUDA context was lost to an earlier failure ({}); only a new process can use "
-                      "the device again",
-                      context.lost_to_));
-    }
+    throw DeviceError(
+        fmt::format("the CUDA context was lost to an earlier failure ({}); only a new process can use "
+                    "the device again",
+                    context.lost_to_));
   }
   context.expect(context.driver_->cuCtxPushCurrent(context.handle_), "making a CUDA context current");
 }
@@ -76,9 +74,12 @@ Context::TryCurrent::~TryCurrent() {
   if (ok_) context_.driver_->cuCtxPopCurrent(&popped);
 }
 
-void Context::note_launch(std::shared_ptr<const std::string> launch) const {
+void Context::forget_launch(const std::string& launch) const {
   const std::lock_guard lock(mutex_);
-  last_launch_ = std::move(launch);
+  const std::string* last = &launch;
+  if (last_launch_.load(std::memory_order_acquire) != last) return;
+  forgotten_launch_ = launch;
+  last_launch_.compare_exchange_strong(last, &forgotten_launch_);
 }
 
 void Context::expect(Result result, std::string_view what) const {
@@ -87,10 +88,12 @@ void Context::expect(Result result, std::string_view what) const {
   if (!loses_context(result)) throw DeviceError(fmt::format("{} failed: {}", what, error));
   const std::lock_guard lock(mutex_);
   lost_to_ = error;
+  lost_.store(true, std::memory_order_release);
+  const std::string* last = last_launch_.load(std::memory_order_acquire);
   throw DeviceError(
       fmt::format("a kernel failed: {}; found out during {}, the last launch was {}; only a new process "
                   "can use the device again",
-                  error, what, last_launch_ == nullptr ? "not by Braze" : *last_launch_));
+                  error, what, last == nullptr ? "not by Braze" : *last));
 }
 
 }  // namespace bz::cuda

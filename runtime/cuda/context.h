@@ -4,6 +4,7 @@
 //   after
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,8 +53,11 @@ class Context {
   // with it: the error that reports it says so, and later uses of the context report that it was lost.
   void expect(Result result, std::string_view what) const;
   // Names the launch, "kernel 'k' of program 'p' with ...", in the error of a failure that comes to light
-  // later.
-  void note_launch(std::shared_ptr<const std::string> launch) const;
+  // later. The text stays where it is until forget_launch().
+  void note_launch(const std::string& launch) const {
+    last_launch_.store(&launch, std::memory_order_release);
+  }
+  void forget_launch(const std::string& launch) const;
 
  private:
   std::shared_ptr<const Driver> driver_;
@@ -62,9 +66,12 @@ class Context {
   Stream stream_ = nullptr;
   MemPool pool_ = nullptr;
 
+  // Launches only store and read the atomics; the texts behind them are changed and read under the mutex.
+  mutable std::atomic<const std::string*> last_launch_ = nullptr;
+  mutable std::atomic<bool> lost_ = false;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const std::string> last_launch_;
-  mutable std::string lost_to_;  // the failure, empty while the context works
+  mutable std::string forgotten_launch_;  // what last_launch_ points to when its program is gone
+  mutable std::string lost_to_;           // the failure that lost the context
 };
 
 }  // namespace bz::cuda

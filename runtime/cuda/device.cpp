@@ -45,6 +45,7 @@ class CudaDevice final : public runtime::Device {
 
   std::string kind() const override { return info_.kind; }
   std::string name() const override { return info_.name; }
+  int ordinal() const override { return info_.ordinal; }
   Target target() const override { return info_.target; }
   std::unique_ptr<Program> load(const Plan& plan) override {
     check_plan(plan);

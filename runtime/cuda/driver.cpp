@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
 constexpr const char* kLibraryVariable = "BRAZE_CUDA_LIBRARY";
-// The first with cuGetProcAddress.
-constexpr int kOldestVersion = 11030;
+// The first with cuOccupancyMaxActiveClusters.
+constexpr int kOldestVersion = 11080;
 
 // The first version of the function, the one that every driver since 11.3 exports under this name.
 using GetProcAddress = Result (*)(const char* symbol, void** function, int version, std::uint64_t flags);

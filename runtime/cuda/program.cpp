@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::size_t kLogBytes = 16 << 10;
 constexpr int kSharedWithoutOptIn = 48 << 10;
+constexpr int kPortableCluster = 8;  // every device with clusters has them up to this size
+// Addresses in the 32,764 bytes of parameters that a kernel may have since CUDA 12.1.
+constexpr std::size_t kMaxKernelArguments = 4095;
 
 std::string describe_launch(const Plan& plan, const PlanKernel& k) {
   return fmt::format("kernel '{}' of program '{}' with {} blocks of {} threads and {} bytes of shared memory",
@@ -69,7 +72,7 @@ class CudaProgram::Temporaries {
 
 CudaProgram::CudaProgram(const Plan& plan, const Target& target, std::shared_ptr<const Context> context)
     : plan_(plan), context_(std::move(context)) {
-  lay_out_temporaries();
+  lay_out_parameters();
   if (!launches_anything(plan_)) return;
   check_fits(target);
   const Context::Current current(*context_);
@@ -86,6 +89,7 @@ CudaProgram::CudaProgram(const Plan& plan, const Target& target, std::shared_ptr
 
 CudaProgram::~CudaProgram() {
   const Context::TryCurrent current(*context_);
+  for (const Kernel& k : kernels_) context_->forget_launch(k.launch);
   if (!current.ok()) return;
   const Driver& driver = context_->driver();
   if (own_memory_free_ != nullptr) driver.cuEventDestroy(own_memory_free_);
@@ -93,11 +97,15 @@ CudaProgram::~CudaProgram() {
   if (module_ != nullptr) driver.cuModuleUnload(module_);
 }
 
-void CudaProgram::lay_out_temporaries() {
-  for (const PlanBuffer& b : plan_.buffers) {
-    const bool temporary = b.kind == PlanBuffer::Kind::temporary;
-    temporary_offsets_.push_back(temporary ? temporary_bytes_ : -1);
-    if (!temporary) continue;
+void CudaProgram::lay_out_parameters() {
+  parameters_.resize(plan_.buffers.size());
+  for_each_argument(plan_, [&](std::size_t argument, std::size_t buffer) {
+    parameters_[buffer].argument = static_cast<std::int64_t>(argument);
+  });
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const PlanBuffer& b = plan_.buffers[i];
+    if (b.kind != PlanBuffer::Kind::temporary) continue;
+    parameters_[i].temporary_offset = temporary_bytes_;
     temporary_bytes_ += (b.bytes() + kTemporaryAlignment - 1) / kTemporaryAlignment * kTemporaryAlignment;
   }
 }
@@ -123,6 +131,10 @@ void CudaProgram::check_fits(const Target& target) const {
                     plan_.name, plan_.sm, target.name));
   }
   for (const PlanKernel& k : plan_.kernels) {
+    if (k.arguments.size() > kMaxKernelArguments) {
+      throw DeviceError(fmt::format("{} has {} arguments, CUDA passes {}", describe_launch(plan_, k),
+                                    k.arguments.size(), kMaxKernelArguments));
+    }
     if (k.shared_bytes <= target.max_shared_bytes) continue;
     throw DeviceError(fmt::format("{}: the device has {} bytes of shared memory for a block",
                                   describe_launch(plan_, k), target.max_shared_bytes));
@@ -145,37 +157,85 @@ void CudaProgram::load_module() {
 
   for (const PlanKernel& k : plan_.kernels) {
     if (k.grid == 0) continue;
-    Kernel kernel{.plan = &k, .launch = std::make_shared<const std::string>(describe_launch(plan_, k))};
+    Kernel kernel{.plan = &k, .launch = describe_launch(plan_, k)};
+    for (int a : k.arguments) kernel.parameters.push_back(parameters_[static_cast<std::size_t>(a)]);
     context_->expect(driver.cuModuleGetFunction(&kernel.function, module_, k.name.c_str()),
-                     fmt::format("looking up {}", *kernel.launch));
+                     fmt::format("looking up {}", kernel.launch));
     if (k.shared_bytes > kSharedWithoutOptIn) {
       context_->expect(driver.cuFuncSetAttribute(kernel.function, kFunctionMaxDynamicShared, k.shared_bytes),
-                       fmt::format("reserving the shared memory of {}", *kernel.launch));
+                       fmt::format("reserving the shared memory of {}", kernel.launch));
     }
+    if (k.cluster > 1) check_clusters_fit(kernel);
     kernels_.push_back(std::move(kernel));
   }
 }
 
-void CudaProgram::run(std::span<void* const> arguments, StreamHandle caller_stream) {
-  std::vector<void*> addresses = bind_arguments(plan_, arguments);
+// The size of its clusters is in the kernel's code; whether the device has room for one, only the driver knows.
+void CudaProgram::check_clusters_fit(const Kernel& kernel) const {
+  const Driver& driver = context_->driver();
+  const PlanKernel& k = *kernel.plan;
+  if (k.cluster > kPortableCluster) {
+    context_->expect(driver.cuFuncSetAttribute(kernel.function, kFunctionLargeClusters, 1),
+                     fmt::format("allowing clusters of {} blocks in {}", k.cluster, kernel.launch));
+  }
+  LaunchAttribute cluster{.id = kLaunchClusterDimension};
+  cluster.value[0] = static_cast<unsigned>(k.cluster);
+  cluster.value[1] = cluster.value[2] = 1;
+  const LaunchConfig config{.grid = {static_cast<unsigned>(k.grid), 1, 1},
+                            .block = {static_cast<unsigned>(k.block), 1, 1},
+                            .shared_bytes = static_cast<unsigned>(k.shared_bytes),
+                            .attributes = &cluster,
+                            .attribute_count = 1};
+  int clusters = 0;
+  context_->expect(driver.cuOccupancyMaxActiveClusters(&clusters, kernel.function, &config),
+                   fmt::format("asking how many clusters of {} fit", kernel.launch));
+  if (clusters == 0) {
+    throw DeviceError(
+        fmt::format("{}: not one cluster of {} blocks fits on the device", kernel.launch, k.cluster));
+  }
+}
+
+Stream CudaProgram::stream_of(StreamHandle stream) const {
+  return stream != nullptr ? static_cast<Stream>(stream) : context_->stream();
+}
+
+void CudaProgram::run(std::span<void* const> arguments, StreamHandle stream) {
+  check_arguments(plan_, arguments);
   if (kernels_.empty()) return;
   const Context::Current current(*context_);
-  const Stream stream = caller_stream != nullptr ? static_cast<Stream>(caller_stream) : context_->stream();
-  const Temporaries temporaries(*this, stream);
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (temporary_offsets_[i] < 0) continue;
-    addresses[i] =
-        reinterpret_cast<void*>(temporaries.begin() + static_cast<DevicePtr>(temporary_offsets_[i]));
-  }
+  const Temporaries temporaries(*this, stream_of(stream));
+  launch(temporaries.begin(), arguments, stream_of(stream));
+}
 
-  std::vector<void*> parameters;
+void CudaProgram::run_in(void* workspace, std::span<void* const> arguments, StreamHandle stream) {
+  check_arguments(plan_, arguments);
+  if (kernels_.empty()) return;
+  const auto begin = reinterpret_cast<DevicePtr>(workspace);
+  if (temporary_bytes_ > 0 && (begin == 0 || begin % kTemporaryAlignment != 0)) {
+    throw DeviceError(
+        fmt::format("program '{}' needs a workspace of {} bytes at a multiple of {}, and got one at {:#x}",
+                    plan_.name, temporary_bytes_, kTemporaryAlignment, begin));
+  }
+  const Context::Current current(*context_);
+  launch(begin, arguments, stream_of(stream));
+}
+
+void CudaProgram::launch(DevicePtr temporaries, std::span<void* const> arguments, Stream stream) const {
+  // The driver takes a pointer to each parameter and copies what is there before it returns.
+  std::array<DevicePtr, kMaxKernelArguments> addresses;
+  std::array<void*, kMaxKernelArguments> parameters;
   for (const Kernel& k : kernels_) {
-    parameters.clear();
-    for (int a : k.plan->arguments) parameters.push_back(&addresses[static_cast<std::size_t>(a)]);
+    for (std::size_t i = 0; i < k.parameters.size(); ++i) {
+      const Parameter& p = k.parameters[i];
+      addresses[i] = p.argument >= 0
+                         ? reinterpret_cast<DevicePtr>(arguments[static_cast<std::size_t>(p.argument)])
+                         : temporaries + static_cast<DevicePtr>(p.temporary_offset);
+      parameters[i] = &addresses[i];
+    }
     const Result result = context_->driver().cuLaunchKernel(
         k.function, static_cast<unsigned>(k.plan->grid), 1, 1, static_cast<unsigned>(k.plan->block), 1, 1,
         static_cast<unsigned>(k.plan->shared_bytes), stream, parameters.data(), nullptr);
-    if (result != kSuccess) context_->expect(result, fmt::format("the launch of {}", *k.launch));
+    if (result != kSuccess) context_->expect(result, fmt::format("the launch of {}", k.launch));
     context_->note_launch(k.launch);
   }
 }

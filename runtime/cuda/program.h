@@ -18,27 +18,38 @@ class CudaProgram final : public Program {
   ~CudaProgram() override;
 
   void run(std::span<void* const> arguments, StreamHandle stream) override;
+  std::int64_t workspace_bytes() const override { return temporary_bytes_; }
+  void run_in(void* workspace, std::span<void* const> arguments, StreamHandle stream) override;
 
  private:
+  // Where a kernel finds one of its arguments: among those of the run, or in the temporaries.
+  struct Parameter {
+    std::int64_t argument = -1;
+    std::int64_t temporary_offset = 0;
+  };
   struct Kernel {
     const PlanKernel* plan = nullptr;
     FunctionHandle function = nullptr;
+    std::vector<Parameter> parameters;
     // "kernel 'k' of program 'p' with 8 blocks of 256 threads and 1024 bytes of shared memory"
-    std::shared_ptr<const std::string> launch;
+    std::string launch;
   };
   class Temporaries;
 
   void check_fits(const Target& target) const;
   void load_module();
-  void lay_out_temporaries();
+  void check_clusters_fit(const Kernel& kernel) const;
+  void lay_out_parameters();
+  Stream stream_of(StreamHandle stream) const;
+  void launch(DevicePtr temporaries, std::span<void* const> arguments, Stream stream) const;
 
   Plan plan_;
   std::shared_ptr<const Context> context_;
   ModuleHandle module_ = nullptr;
   std::vector<Kernel> kernels_;  // those with a grid
 
-  std::vector<std::int64_t> temporary_offsets_;  // by buffer, -1 for inputs and outputs
-  std::int64_t temporary_bytes_ = 0;             // of all temporaries of one run
+  std::vector<Parameter> parameters_;  // by buffer
+  std::int64_t temporary_bytes_ = 0;   // of all temporaries of one run
 
   // Without memory pools, one block for all runs; a run waits for the one before it.
   std::mutex own_memory_mutex_;

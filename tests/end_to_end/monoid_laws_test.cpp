@@ -34,9 +34,12 @@ using State = std::vector<Scalar>;
 
 class Law {
  public:
-  Law(const MonoidInfo& row, DType t) : row_(row), t_(t) {}
+  Law(const MonoidInfo& row, DType t, int weights = 0)
+      : row_(row), t_(t), inputs_(row.inputs + weights), weights_(weights) {}
 
-  State identity() const { return row_.identity(t_); }
+  State identity() const { return row_.identity(t_, inputs_); }
+  std::vector<DType> dtypes() const { return row_.component_dtypes(t_, inputs_); }
+  int components() const { return components_of(row_, inputs_); }
   State combine(const State& l, const State& r) const {
     Evaluator e;
     return read(e, row_.combine(e, t_, write(e, l), write(e, r)));
@@ -70,7 +73,16 @@ class Law {
     Handles h = {e.constant(x)};
     if (row_.inputs == 2)
       h.push_back(e.constant(Scalar::of_int(DType::i64, static_cast<std::int64_t>(index))));
+    for (int k = 0; k < weights_; ++k)
+      h.push_back(e.constant(Scalar::of(compute_dtype(t_), weight(x.f, index, k))));
     return h;
+  }
+  // The first weights are small and of both signs, or 0. Of the others every second is infinite, for elements that are
+  // infinite or larger than all others: where the exponential beside an infinite weight underflows, the order decides
+  // whether that comes before the product.
+  static double weight(double x, std::size_t index, int k) {
+    if (k == 0) return static_cast<double>(index * 7 % 5) - 2;
+    return index % 2 == 1 && (std::isinf(x) || x > 30000) ? kInf : 0.5;
   }
   static Handles write(Evaluator& e, const State& s) {
     Handles h;
@@ -85,7 +97,14 @@ class Law {
 
   const MonoidInfo& row_;
   DType t_;
+  int inputs_, weights_;
 };
+
+// A row with each number of weights that it is tried with.
+std::vector<Law> laws_of(const MonoidInfo& row, DType t) {
+  if (!row.weights) return {Law(row, t)};
+  return {Law(row, t), Law(row, t, 1), Law(row, t, 2)};
+}
 
 // Bit by bit, but for the sign and payload of a NaN.
 bool same_bits(const State& a, const State& b) {
@@ -193,19 +212,23 @@ double magnitude(const std::vector<Scalar>& x) {
 TEST_CASE("monoids: the identity changes nothing, on either side") {
   for (const MonoidInfo& row : monoids()) {
     for (const DType t : dtypes_of(row)) {
-      const Law law(row, t);
-      const State none = law.identity();
-      INFO(row.text << " of " << name(t) << ": identity " << text(none));
-      CHECK(none.size() == static_cast<std::size_t>(row.components));
-      CHECK(row.component_dtypes(t).size() == none.size());
-      CHECK(same_bits(law.combine(none, none), none));
-      for (const auto& x : sequences(row, t)) {
-        const State s = law.lift(x, 0, x.size());
-        // 0 + -0 is 0: the one sign that a sum that starts at 0 cannot keep.
-        const bool minus_zero = row.kind == Monoid::sum && is_float(t) && s[0].as_double() == 0;
-        INFO(text(s) << " became " << text(law.combine(none, s)) << " and " << text(law.combine(s, none)));
-        CHECK((minus_zero || same_bits(law.combine(none, s), s)));
-        CHECK((minus_zero || same_bits(law.combine(s, none), s)));
+      for (const Law& law : laws_of(row, t)) {
+        const State none = law.identity();
+        INFO(row.text << " of " << name(t) << ": identity " << text(none));
+        CHECK(none.size() == static_cast<std::size_t>(law.components()));
+        CHECK(law.dtypes().size() == none.size());
+        CHECK(same_bits(law.combine(none, none), none));
+        for (const auto& x : sequences(row, t)) {
+          State s = law.lift(x, 0, x.size());
+          // 0 + -0 is 0: the one sign that a sum that starts at 0 cannot keep.
+          const std::size_t first_sum = row.kind == Monoid::sum ? 0 : row.weights ? 1 : s.size();
+          for (std::size_t c = first_sum; c < s.size(); ++c) {
+            if (is_float(s[c].dtype) && s[c].f == 0) s[c].f = 0;
+          }
+          INFO(text(s) << " became " << text(law.combine(none, s)) << " and " << text(law.combine(s, none)));
+          CHECK(same_bits(law.combine(none, s), s));
+          CHECK(same_bits(law.combine(s, none), s));
+        }
       }
     }
   }
@@ -214,15 +237,16 @@ TEST_CASE("monoids: the identity changes nothing, on either side") {
 TEST_CASE("monoids: an element that is not valid is not there") {
   for (const MonoidInfo& row : monoids()) {
     for (const DType t : dtypes_of(row)) {
-      const Law law(row, t);
-      for (const auto& x : sequences(row, t)) {
-        const State with = law.lift(x, 0, x.size(), true), without = law.lift(x, 0, x.size());
-        INFO(row.text << " of " << name(t) << ": " << text(with) << " and " << text(without));
-        CHECK(close(row, with, without, magnitude(x)));
+      for (const Law& law : laws_of(row, t)) {
+        for (const auto& x : sequences(row, t)) {
+          const State with = law.lift(x, 0, x.size(), true), without = law.lift(x, 0, x.size());
+          INFO(row.text << " of " << name(t) << ": " << text(with) << " and " << text(without));
+          CHECK(close(row, with, without, magnitude(x)));
+        }
+        // Nothing valid at all is the identity.
+        INFO(row.text << " of " << name(t));
+        CHECK(same_bits(law.lift({}, 0, 0, true), law.identity()));
       }
-      // Nothing valid at all is the identity.
-      INFO(row.text << " of " << name(t));
-      CHECK(same_bits(law.lift({}, 0, 0, true), law.identity()));
     }
   }
 }
@@ -230,22 +254,23 @@ TEST_CASE("monoids: an element that is not valid is not there") {
 TEST_CASE("monoids: combine is associative, and commutative where the table says so") {
   for (const MonoidInfo& row : monoids()) {
     for (const DType t : dtypes_of(row)) {
-      const Law law(row, t);
-      const auto all = sequences(row, t);
-      std::vector<State> states;
-      for (const auto& x : all) states.push_back(law.lift(x, 0, x.size(), false, 1000 * states.size()));
-      for (std::size_t a = 0; a < states.size(); ++a) {
-        for (std::size_t b = 0; b < states.size(); ++b) {
-          const State ab = law.combine(states[a], states[b]), ba = law.combine(states[b], states[a]);
-          INFO(row.text << " of " << name(t) << ": " << text(states[a]) << " and " << text(states[b])
-                        << " give " << text(ab) << ", the other way round " << text(ba));
-          CHECK((!row.commutative || same_bits(ab, ba)));
-          for (std::size_t c = 0; c < states.size(); ++c) {
-            const State left = law.combine(ab, states[c]);
-            const State right = law.combine(states[a], law.combine(states[b], states[c]));
-            const double scale = magnitude(all[a]) + magnitude(all[b]) + magnitude(all[c]);
-            if (close(row, left, right, scale)) continue;
-            FAIL_CHECK(fmt::format("with {}: {} or {}", text(states[c]), text(left), text(right)));
+      for (const Law& law : laws_of(row, t)) {
+        const auto all = sequences(row, t);
+        std::vector<State> states;
+        for (const auto& x : all) states.push_back(law.lift(x, 0, x.size(), false, 1000 * states.size()));
+        for (std::size_t a = 0; a < states.size(); ++a) {
+          for (std::size_t b = 0; b < states.size(); ++b) {
+            const State ab = law.combine(states[a], states[b]), ba = law.combine(states[b], states[a]);
+            INFO(row.text << " of " << name(t) << ": " << text(states[a]) << " and " << text(states[b])
+                          << " give " << text(ab) << ", the other way round " << text(ba));
+            CHECK((!row.commutative || same_bits(ab, ba)));
+            for (std::size_t c = 0; c < states.size(); ++c) {
+              const State left = law.combine(ab, states[c]);
+              const State right = law.combine(states[a], law.combine(states[b], states[c]));
+              const double scale = magnitude(all[a]) + magnitude(all[b]) + magnitude(all[c]);
+              if (close(row, left, right, scale)) continue;
+              FAIL_CHECK(fmt::format("with {}: {} or {}", text(states[c]), text(left), text(right)));
+            }
           }
         }
       }
@@ -256,14 +281,15 @@ TEST_CASE("monoids: combine is associative, and commutative where the table says
 TEST_CASE("monoids: any chunking gives the same state") {
   for (const MonoidInfo& row : monoids()) {
     for (const DType t : dtypes_of(row)) {
-      const Law law(row, t);
-      for (const auto& x : sequences(row, t)) {
-        const State whole = law.lift(x, 0, x.size());
-        for (const std::size_t size : {1, 2, 3, 7, 32, 100}) {
-          const State parts = law.fold(x, size);
-          INFO(row.text << " of " << name(t) << ", chunks of " << size << ": " << text(parts) << " and "
-                        << text(whole));
-          CHECK(close(row, parts, whole, magnitude(x)));
+      for (const Law& law : laws_of(row, t)) {
+        for (const auto& x : sequences(row, t)) {
+          const State whole = law.lift(x, 0, x.size());
+          for (const std::size_t size : {1, 2, 3, 7, 32, 100}) {
+            const State parts = law.fold(x, size);
+            INFO(row.text << " of " << name(t) << ", chunks of " << size << ": " << text(parts) << " and "
+                          << text(whole));
+            CHECK(close(row, parts, whole, magnitude(x)));
+          }
         }
       }
     }
@@ -274,4 +300,27 @@ TEST_CASE("monoids: (-inf, 0) merged with (-inf, 0) is (-inf, 0)") {
   const Law law(info(Monoid::max_sumexp), DType::f32);
   const State none = {Scalar::of(DType::f32, -kInf), Scalar::of(DType::f32, 0)};
   CHECK(same_bits(law.combine(none, none), none));
+}
+
+TEST_CASE("monoids: squared deviations that overflow are infinite, and the mean is not") {
+  const Law law(info(Monoid::moments), DType::f32);
+  for (const std::vector<double>& v :
+       std::vector<std::vector<double>>{{3e38, -3e38},
+                                        {3e38, 3e38, 3e38, -3e38},
+                                        {-3e38, 1, 3e38, 3e38, 3e38, 3e38, 3e38},
+                                        {1e38, 3e38, 3e38}}) {
+    const std::vector<Scalar> x = make(DType::f32, v);
+    double mean = 0;
+    for (const double d : v) mean += d / static_cast<double>(v.size());
+    for (const std::size_t size : {1, 2, 3, 7}) {
+      for (const bool masked : {false, true}) {
+        const State s = masked ? law.lift(x, 0, x.size(), true) : law.fold(x, size);
+        INFO("chunks of " << size << ": " << text(s));
+        CHECK(near(s[1].f + s[2].f, mean, 1e-6, 3e38));
+        CHECK(s[3].f == kInf);
+      }
+    }
+  }
+  const State same = law.fold(make(DType::f32, std::vector<double>(9, 3e38)), 2);
+  CHECK(same[3].f == 0);
 }

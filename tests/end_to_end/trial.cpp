@@ -89,8 +89,8 @@ Trial random_trial(std::uint64_t seed) {
   t.wide = dice.one_in(4);
   t.random_schedule = dice.one_in(2);
   if (dice.one_in(4)) {
-    for (const compiler::GraphPass& pass : compiler::graph_passes()) {
-      if (dice.one_in(2)) t.disabled.emplace_back(pass.name);
+    for (const std::string& pass : pass_names()) {
+      if (dice.one_in(2)) t.disabled.push_back(pass);
     }
   }
   return t;
@@ -106,10 +106,12 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
   for (const CompiledKernel& k : compile(g, options).kernels) {
     for (int attempt = 0; attempt < 4; ++attempt) {
       static constexpr std::string_view kKeep[] = {"nothing", "registers", "shared"};
-      const std::string one =
-          fmt::format("{}:lanes={},vector={},kept={},reduced={},unroll={},keep={};", k.region.name,
-                      dice.one_in(2) ? "reduced" : "kept", 1 << dice.below(4), 1 << dice.below(7),
-                      1 << dice.below(9), 1 << dice.below(4), dice.pick(kKeep));
+      // The other stages of a kernel follow the one that is forced.
+      const std::string one = fmt::format(
+          "{}:lanes={},vector={},kept={},reduced={},unroll={},cluster={},keep={};",
+          k.group.stages[dice.below(k.group.stages.size())].name, dice.one_in(2) ? "reduced" : "kept",
+          1 << dice.below(4), 1 << dice.below(7), 1 << dice.below(9), 1 << dice.below(4),
+          dice.one_in(3) ? 1 << dice.below(5) : 1, dice.pick(kKeep));
       options.schedule = trial.schedule + one;
       if (!compiles(g, options)) continue;
       trial.schedule = options.schedule;

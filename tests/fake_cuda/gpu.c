@@ -8,6 +8,8 @@
 //   FAKE_CUDA_POOLS=0        they have no memory pools
 //   FAKE_CUDA_MISSING=cuA,cuB  functions that cuGetProcAddress does not know
 //   FAKE_CUDA_FAIL=cuA:700   functions that return an error
+//
+// fake_cuda_launches and fake_cuda_stream_of_last_launch say what was launched.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -149,11 +151,21 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   FAIL_IF_TOLD();
   return success;
 }
+int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
+  (void)function, (void)config;
+  *clusters = 1;
+  FAIL_IF_TOLD();
+  return success;
+}
+long fake_cuda_launches = 0;
+void* fake_cuda_stream_of_last_launch = NULL;
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
-  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
+  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared;
   (void)arguments, (void)extra;
   FAIL_IF_TOLD();
+  ++fake_cuda_launches;
+  fake_cuda_stream_of_last_launch = stream;
   return success;
 }
 
@@ -265,6 +277,7 @@ int cuGetProcAddress(const char* name, void** function, int version, uint64_t fl
       KNOWN(cuModuleUnload),
       KNOWN(cuModuleGetFunction),
       KNOWN(cuFuncSetAttribute),
+      KNOWN(cuOccupancyMaxActiveClusters),
       KNOWN(cuLaunchKernel),
       KNOWN(cuMemAlloc),
       KNOWN(cuMemFree),

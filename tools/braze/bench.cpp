@@ -47,6 +47,7 @@ void bench(const BenchFlags& flags, std::ostream& out) {
   const ir::Graph graph = load_program(flags.program);
   Options options;
   options.schedule = flags.program.schedule;
+  options.disabled_passes = flags.program.disabled;
   Executable exe = compile(graph, open_device(flags.device), options);
   const BenchResult result = exe.bench(exe.device().kind() == "sim" ? kSimRuns : kGpuRuns);
   out << (flags.json ? as_json(exe, result) : as_text(exe, result));

@@ -56,6 +56,8 @@ struct CommandLine {
     verb->add_option("--schedule", flags.schedule,
                      "schedule by hand, \"TEXT\" or \"KERNEL: TEXT; KERNEL: TEXT\"")
         ->type_name("TEXT");
+    repeatable(verb, "--disable", flags.disabled, "leave out a pass; repeatable", "PASS")
+        ->check(CLI::IsMember(pass_names()));
     return verb;
   }
 
@@ -69,7 +71,6 @@ struct CommandLine {
     emit_verb->add_option("--ptx", emit.ptx, "PTX version, such as 8.3");
     emit_verb->add_option("-o", emit.output, "file to write instead of the standard output");
     emit_verb->add_flag("--time", emit.time, "print the time of every pass to the standard error");
-    repeatable(emit_verb, "--disable", emit.disabled, "leave out a graph pass; repeatable", "PASS");
   }
 
   void add_explain() {

@@ -16,12 +16,12 @@ struct ProgramFlags {
   std::string file;                // a path, or the name of a built-in example
   std::vector<std::string> sizes;  // "NAME=N"
   std::string schedule;
+  std::vector<std::string> disabled;  // passes
 };
 
 struct EmitFlags {
   ProgramFlags program;
   std::string stage, target, ptx, output;
-  std::vector<std::string> disabled;
   bool time = false;
 };
 

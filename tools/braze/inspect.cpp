@@ -1,11 +1,9 @@
 // emit and explain: what the compiler makes of a program, without running it.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 
 #include "compiler/compile.h"
-#include "compiler/pass.h"
 #include "tools/braze/commands.h"
 #include "tools/braze/program.h"
 #include "tools/braze/write_file.h"
@@ -45,13 +43,7 @@ void emit(const EmitFlags& flags, std::ostream& out, std::ostream& err) {
   options.target = choose_target(flags.target);
   if (!flags.ptx.empty()) options.target.ptx = parse_ptx_version(flags.ptx);
   options.schedule = flags.program.schedule;
-  const auto passes = compiler::graph_passes();
-  for (const std::string& name : flags.disabled) {
-    if (std::none_of(passes.begin(), passes.end(), [&](const auto& p) { return p.name == name; })) {
-      throw UsageError(fmt::format("--disable {}: there is no such pass", name));
-    }
-  }
-  options.disabled_passes = flags.disabled;
+  options.disabled_passes = flags.program.disabled;
   if (options.target.sim && options.last == Stage::ptx) {
     throw UsageError("--target sim: the simulator has no PTX; emit the stage llvm, or name a GPU's target");
   }
@@ -70,6 +62,7 @@ void explain(const ExplainFlags& flags, std::ostream& out) {
   options.last = Stage::schedule;
   options.target = choose_target(flags.target);
   options.schedule = flags.program.schedule;
+  options.disabled_passes = flags.program.disabled;
   const Compilation c = compile(load_program(flags.program), options);
   out << (flags.json ? c.explain_json() + "\n" : c.explain());
 }

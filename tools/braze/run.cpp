@@ -79,6 +79,7 @@ Tensors compute(const ir::Graph& graph, const Tensors& inputs, const RunFlags& f
   if (flags.device == "interp") return interpret(graph, inputs);
   Options options;
   options.schedule = flags.program.schedule;
+  options.disabled_passes = flags.program.disabled;
   return compile(graph, open_device(flags.device), options).run(inputs);
 }
 

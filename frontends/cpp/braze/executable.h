@@ -28,7 +28,7 @@ struct Options {
   std::string schedule;          // by hand, see compiler/schedule/schedule.h
   bool fast_math = false;        // LLVM's fast flags on the arithmetic of the kernels; see docs/numerics.md
   std::optional<Target> target;  // compile for this one instead of the device's
-  std::vector<std::string> disabled_passes;
+  std::vector<std::string> disabled_passes;  // to leave out, of pass_names()
 };
 
 // Times of one program on its device.

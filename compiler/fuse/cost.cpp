@@ -1,0 +1,61 @@
+#include "compiler/fuse/cost.h"
+
+namespace bz::compiler {
+namespace {
+
+// Instructions of an operation on f32, counted in what ptxas makes of the emitted code for sm_90 (2026-11). Those that are
+// not named take one or two.
+int instructions(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::exp:
+    case ScalarOp::exp2: return 14;
+    case ScalarOp::expm1:
+    case ScalarOp::log:
+    case ScalarOp::log2:
+    case ScalarOp::log1p:
+    case ScalarOp::erf:
+    case ScalarOp::tanh: return 24;
+    case ScalarOp::sigmoid: return 26;
+    case ScalarOp::sin:
+    case ScalarOp::cos:
+    case ScalarOp::tan:
+    case ScalarOp::atan2: return 40;
+    case ScalarOp::pow: return 80;
+    case ScalarOp::div:
+    case ScalarOp::reciprocal:
+    case ScalarOp::sqrt:
+    case ScalarOp::rsqrt:
+    case ScalarOp::floordiv:
+    case ScalarOp::mod: return 10;
+    default: return 1;
+  }
+}
+
+// Of taking an element into a state.
+int instructions(Monoid m) {
+  switch (m) {
+    case Monoid::max_sumexp: return instructions(ScalarOp::exp) + 4;
+    case Monoid::moments: return 6;
+    case Monoid::argmax:
+    case Monoid::argmin: return 4;
+    default: return 1;
+  }
+}
+
+}  // namespace
+
+double arithmetic_seconds(const Region& region, const Target& target) {
+  // f32 lanes of a multiprocessor, and their clock rate on an H200.
+  constexpr double kLanes = 128, kHertz = 1.75e9;
+  const double domains = static_cast<double>(region.teams() * region.domains());
+  const double elements = domains * static_cast<double>(region.domain_size());
+  double count = 0;
+  for (const Expr& e : region.exprs) {
+    if (e.kind == Expr::Kind::map || e.kind == Expr::Kind::load)
+      count += (e.varies ? elements : domains) * (e.kind == Expr::Kind::map ? instructions(e.op) : 1);
+  }
+  for (const Reduction& r : region.reductions) count += elements * instructions(r.monoid);
+  return count / (target.multiprocessors * kLanes * kHertz);
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,416 @@
+#include "compiler/group/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "compiler/fuse/cost.h"
+#include "compiler/fuse/digits.h"
+
+namespace bz::compiler {
+namespace {
+
+// Shared memory that the tables of a group may take together.
+constexpr std::int64_t kTableBytes = 48 << 10;
+// An access that moves less than this part of what another one does hardly counts.
+constexpr std::int64_t kMinor = 8;
+// Elements that keep a block busy.
+constexpr double kElementsPerBlock = 512;
+// What a domain has side by side in memory should fill the lines of the cache.
+constexpr std::int64_t kContiguousBytes = 128;
+// Of one small kernel in a graph; H200, 2026-11.
+constexpr double kLaunchSeconds = 2e-6;
+// A second read that hits L2, against the copy speed of DRAM; and how much of L2 can be counted on. H200, 2026-11.
+constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;
+// Teams without a tie by data that a region is tried with.
+constexpr std::size_t kSiblings = 8;
+// The share of the multiprocessors that keeps DRAM busy.
+constexpr double kSaturating = 0.75;
+// Multiprocessors that clusters of 1, 2, 4, 8, 16 blocks reach: they do not cross the chip's processing clusters, which are
+// not all of one size. Of the H200's 132: 15 clusters of 8 and 7 of 16.
+double reach(int cluster) { return cluster == 16 ? 0.85 : cluster == 8 ? 0.91 : 1; }
+
+std::int64_t coefficient(const Index& e, std::int32_t var) {
+  for (const Index::Term& t : e.terms()) {
+    if (t.atom->kind == Index::Atom::Kind::var && t.atom->variable.id == var) return t.coef;
+  }
+  return 0;
+}
+
+class Grouper {
+ public:
+  Grouper(std::vector<Region> regions, const ir::Graph& graph, const Target& target, std::vector<Cut>& cuts,
+          bool join)
+      : regions_(std::move(regions)), graph_(graph), target_(target), cuts_(cuts), join_(join) {}
+
+  std::vector<Group> run() {
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      home_.push_back(static_cast<int>(i));
+      teams_.push_back({{static_cast<int>(i)}, {}});
+      for (const IndexVar& v : regions_[i].kept) teams_[i].outer.push_back({v});
+      for (const Root& r : regions_[i].roots) {
+        const bool input = graph_.node(r.node).as<InputAttrs>() != nullptr;  // an output that is a copy of it
+        if (!input && r.stored == compute_dtype(r.stored)) owner_[r.node] = static_cast<int>(i);
+      }
+    }
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      for (const NodeId s : regions_[i].sources()) {
+        if (const auto o = owner_.find(s); o != owner_.end())
+          consumers_[o->second].insert(static_cast<int>(i));
+      }
+    }
+    // From the last region back, so that a region's consumers have settled when it is its turn to join them.
+    for (int i = static_cast<int>(regions_.size()) - 1; join_ && i >= 0; --i) join(i);
+    std::vector<Group> groups;
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      // A group stands where its last stage was: what the others need has run by then.
+      if (Team& team = teams_[static_cast<std::size_t>(home_[i])]; team.members.back() == static_cast<int>(i))
+        groups.push_back(finish(team));
+    }
+    return groups;
+  }
+
+ private:
+  // Regions that will share a kernel, and their common variables: by position, each member's own.
+  struct Team {
+    std::vector<int> members;
+    std::vector<std::vector<IndexVar>> outer;  // [position][member]
+    int cluster = 1;
+    bool cached = true;
+    std::int64_t size() const {
+      std::int64_t n = 1;
+      for (const auto& position : outer) n *= position[0].extent;
+      return n;
+    }
+  };
+
+  Region& region(int i) { return regions_[static_cast<std::size_t>(i)]; }
+  const Root* stored(int producer, NodeId node) {
+    if (const auto o = owner_.find(node); o == owner_.end() || o->second != producer) return nullptr;
+    for (const Root& r : region(producer).roots) {
+      if (r.node == node && r.stored == compute_dtype(r.stored)) return &r;
+    }
+    return nullptr;
+  }
+
+  // Makes the region a stage in front of those that use what it stores or, if nothing does, of one that reads the same.
+  void join(int i) {
+    std::set<int> homes;
+    const auto users = consumers_.find(i);
+    if (users != consumers_.end()) {
+      for (const int u : users->second) homes.insert(home_[static_cast<std::size_t>(u)]);
+      if (homes.size() > 1) return;
+    } else {
+      // Later regions do not wait for it, and those after it in the order do not feed it.
+      for (std::size_t later = static_cast<std::size_t>(i) + 1;
+           later < regions_.size() && homes.size() < kSiblings; ++later) {
+        const int home = home_[later];
+        if (teams_[static_cast<std::size_t>(home)].members.front() > i) homes.insert(home);
+      }
+    }
+    for (const int home : homes) {
+      Team& team = teams_[static_cast<std::size_t>(home)];
+      std::optional<Team> joined = common(i, team);
+      if (!joined || !tables_fit(*joined)) continue;
+      if (const std::string why = choose_cluster(i, team, *joined); !why.empty()) {
+        for (Cut& c : cuts_) {
+          if (stored(i, c.from) == nullptr) continue;
+          c.reason = CutReason::domain_too_large;
+          c.detail = why;
+        }
+        continue;
+      }
+      team = std::move(*joined);
+      home_[static_cast<std::size_t>(i)] = home;
+      return;
+    }
+  }
+
+  // Two offsets in one piece of memory: the digits of what the new stage stores or loads there, and where a member does.
+  struct Tie {
+    std::vector<Digit> digits;
+    std::size_t member;
+    const Index* offset;
+  };
+  // Of all that the region gives to the team; else of all that both read. nullopt when an offset does not say.
+  std::optional<std::vector<Tie>> ties(int i, const Team& team) {
+    std::vector<Tie> given, shared;
+    for (std::size_t m = 0; m < team.members.size(); ++m) {
+      for (const Expr& e : region(team.members[m]).exprs) {
+        if (e.kind != Expr::Kind::load) continue;
+        if (const Root* root = stored(i, e.source)) {
+          const auto digits = digits_of(root->offset);
+          if (!digits) return std::nullopt;
+          given.push_back({*digits, m, &e.index});
+          continue;
+        }
+        for (const Expr& own : region(i).exprs) {
+          if (own.kind != Expr::Kind::load || own.source != e.source || !own.varies || !e.varies) continue;
+          if (const auto digits = digits_of(own.index)) shared.push_back({*digits, m, &e.index});
+        }
+      }
+    }
+    return given.empty() ? shared : given;
+  }
+
+  // The team with the region in it; nullopt when they have nothing in common.
+  std::optional<Team> common(int producer, const Team& team) {
+    const std::optional<std::vector<Tie>> all = ties(producer, team);
+    if (!all || all->empty()) return std::nullopt;
+    std::vector<std::optional<IndexVar>> own(team.outer.size());
+    std::vector<bool> seen(team.outer.size(), false);
+    const auto& kept = region(producer).kept;
+    for (const Tie& tie : *all) {
+      for (std::size_t p = 0; p < team.outer.size(); ++p) {
+        const IndexVar& theirs = team.outer[p][tie.member];
+        std::optional<IndexVar> mine;
+        for (const Digit& d : tie.digits) {
+          if (d.var.extent == theirs.extent && d.of(*tie.offset).as_var() == theirs.id &&
+              std::find(kept.begin(), kept.end(), d.var) != kept.end()) {
+            mine = d.var;
+          }
+        }
+        own[p] = !seen[p] || (mine && own[p] && *mine == *own[p]) ? mine : std::nullopt;
+        seen[p] = true;
+      }
+    }
+    Team joined{{producer}, {}};
+    joined.members.insert(joined.members.end(), team.members.begin(), team.members.end());
+    for (std::size_t p = 0; p < team.outer.size(); ++p) {
+      if (!own[p]) continue;
+      std::vector<IndexVar> position = {*own[p]};
+      position.insert(position.end(), team.outer[p].begin(), team.outer[p].end());
+      if (keeps_lines_whole(joined.members, position)) joined.outer.push_back(std::move(position));
+    }
+    return joined;
+  }
+
+  // Whether what lies side by side in memory stays with one team, in the accesses that move the most.
+  bool keeps_lines_whole(const std::vector<int>& members, const std::vector<IndexVar>& position) {
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const Region& r = region(members[m]);
+      std::int64_t most = 0, most_narrow = 0;
+      const auto access = [&](const Index& e, DType t) {
+        std::vector<IndexVar> vars;
+        e.collect_vars(vars);
+        const std::int64_t bytes = product(vars) * size_of(t);
+        const std::int64_t c = coefficient(e, position[m].id);
+        most = std::max(most, bytes);
+        if (c != 0 && c * size_of(t) < kContiguousBytes) most_narrow = std::max(most_narrow, bytes);
+      };
+      for (const Expr& e : r.exprs) {
+        if (e.kind == Expr::Kind::load) access(e.index, e.stored);
+      }
+      for (const Root& root : r.roots) access(root.offset, root.stored);
+      if (most_narrow * kMinor > most) return false;
+    }
+    return true;
+  }
+
+  // Elements of a root that belong to one team.
+  std::int64_t table_elements(int producer, const Root& root, const Team& joined) {
+    std::int64_t n = 1;
+    const std::vector<Digit> digits = *digits_of(root.offset);
+    for (const Digit& d : digits) {
+      const bool outer = std::any_of(joined.outer.begin(), joined.outer.end(), [&](const auto& position) {
+        return position[member(joined, producer)] == d.var;
+      });
+      if (!outer) n *= d.var.extent;
+    }
+    return n;
+  }
+  static std::size_t member(const Team& team, int i) {
+    return static_cast<std::size_t>(std::find(team.members.begin(), team.members.end(), i) -
+                                    team.members.begin());
+  }
+
+  bool tables_fit(const Team& joined) {
+    std::int64_t bytes = 0;
+    for (const int p : joined.members) {
+      for (const NodeId n : tables_of(p, joined)) {
+        const Root& root = *stored(p, n);
+        bytes += (table_elements(p, root, joined) * size_of(root.stored) + 15) / 16 * 16;
+      }
+    }
+    return bytes <= kTableBytes;
+  }
+
+  // Nodes that member `p` gives to other members.
+  std::vector<NodeId> tables_of(int p, const Team& team) {
+    std::set<NodeId> nodes;
+    for (const int m : team.members) {
+      if (m == p) continue;
+      for (const Expr& e : region(m).exprs) {
+        if (e.kind == Expr::Kind::load && stored(p, e.source) != nullptr) nodes.insert(e.source);
+      }
+    }
+    return {nodes.begin(), nodes.end()};
+  }
+
+  // ---- is it worth it? ---------------------------------------------------------------------------------------------
+
+  struct Traffic {
+    std::int64_t once = 0;   // bytes moved when every source is read once
+    std::int64_t again = 0;  // bytes of further reads by later members
+  };
+  // Of `member`, when `read` has been read before.
+  Traffic traffic(int member, std::set<NodeId>& read) {
+    Traffic t;
+    for (const NodeId s : region(member).sources()) {
+      const std::int64_t bytes = graph_.type(s).elements() * size_of(graph_.type(s).dtype);
+      (read.insert(s).second ? t.once : t.again) += bytes;
+    }
+    for (const Root& r : region(member).roots) t.once += graph_.type(r.node).elements() * size_of(r.stored);
+    return t;
+  }
+  std::int64_t bytes_once(const Team& team) {
+    std::set<NodeId> read;
+    std::int64_t bytes = 0;
+    for (const int m : team.members) bytes += traffic(m, read).once;
+    return bytes;
+  }
+
+  double seconds_apart(const std::vector<int>& members) {
+    double sum = 0;
+    for (const int m : members) {
+      std::set<NodeId> read;
+      const double memory = static_cast<double>(traffic(m, read).once) / target_.dram_bytes_per_second;
+      sum += kLaunchSeconds + std::max(memory, arithmetic_seconds(region(m), target_));
+    }
+    return sum;
+  }
+
+  // Teams that run at once.
+  double at_once(const Team& team, int cluster) const {
+    return std::clamp(target_.multiprocessors * reach(cluster) / cluster, 1.0,
+                      static_cast<double>(team.size()));
+  }
+  // Whether what they work on stays in L2 until the last stage has read it.
+  bool cached(const Team& team, int cluster) {
+    return at_once(team, cluster) * static_cast<double>(bytes_once(team)) <=
+           kCacheShare * static_cast<double>(target_.l2_bytes * team.size());
+  }
+
+  double seconds_together(const Team& team, int cluster) {
+    const double teams = static_cast<double>(team.size());
+    const double waves = std::ceil(teams / at_once(team, cluster));
+    const double busy = std::min(1.0, teams / waves * cluster / target_.multiprocessors);
+    const double again_speed = cached(team, cluster) ? kCacheSpeed : 1;
+    double sum = kLaunchSeconds;
+    std::set<NodeId> read;
+    for (const int m : team.members) {
+      const Traffic t = traffic(m, read);
+      const double bytes = static_cast<double>(t.once) + static_cast<double>(t.again) / again_speed;
+      const double elements = static_cast<double>(region(m).domains() * region(m).domain_size()) / teams;
+      const double used = busy * std::min(1.0, elements / (kElementsPerBlock * cluster));
+      sum += std::max(bytes / target_.dram_bytes_per_second / std::min(1.0, used / kSaturating),
+                      arithmetic_seconds(region(m), target_) / used);
+    }
+    return sum;
+  }
+
+  // Decides on the number of blocks of a team; the reason when one kernel is not faster.
+  std::string choose_cluster(int producer, const Team& team, Team& joined) {
+    const double apart =
+        seconds_apart({producer}) +
+        (team.members.size() > 1 ? seconds_together(team, team.cluster) : seconds_apart(team.members));
+    double best = 0;
+    for (int cluster = 1; cluster <= target_.max_cluster; cluster *= 2) {
+      const double s = seconds_together(joined, cluster);
+      if (best != 0 && s >= 0.98 * best) continue;
+      best = s;
+      joined.cluster = cluster;
+    }
+    joined.cached = cached(joined, joined.cluster);
+    if (best < apart) return "";
+    return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several", joined.size(),
+                       bytes_once(joined) / joined.size(), best * 1e6, apart * 1e6);
+  }
+
+  // ---- the result ----------------------------------------------------------------------------------------------------
+
+  Group finish(const Team& team) {
+    Group group;
+    group.name = region(team.members.back()).name;
+    group.cluster = team.cluster;
+    group.cached = team.cached;
+    if (team.members.size() > 1) {
+      for (std::size_t m = 0; m < team.members.size(); ++m) {
+        Region& r = region(team.members[m]);
+        for (const auto& position : team.outer) {
+          r.outer.push_back(position[m]);
+          std::erase(r.kept, position[m]);
+        }
+      }
+      for (const int p : team.members) make_tables(p, team, group);
+    }
+    for (const int m : team.members) group.stages.push_back(std::move(region(m)));
+    return group;
+  }
+
+  void make_tables(int producer, const Team& team, Group& group) {
+    for (const NodeId node : tables_of(producer, team)) {
+      const int table = static_cast<int>(group.tables.size());
+      const Root root = *stored(producer, node);
+      group.tables.push_back({node, root.stored, table_elements(producer, root, team)});
+      std::vector<Digit> digits = *digits_of(root.offset);
+      std::erase_if(digits, [&](const Digit& d) {
+        const auto& outer = region(producer).outer;
+        return std::find(outer.begin(), outer.end(), d.var) != outer.end();
+      });
+      const auto place = [&](const Index& offset) {
+        Index at;
+        std::int64_t step = 1;
+        for (const Digit& d : digits) {
+          at = at + d.of(offset) * step;
+          step *= d.var.extent;
+        }
+        return at;
+      };
+      for (const int m : team.members) {
+        for (Expr& e : region(m).exprs) {
+          if (e.kind != Expr::Kind::load || e.source != node) continue;
+          e.table = table;
+          e.index = place(e.index);
+        }
+      }
+      // An output is stored for the user as well.
+      std::vector<Root>& roots = region(producer).roots;
+      const bool output = std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
+                                      [&](const Output& o) { return o.node == node; });
+      Root inner = root;
+      inner.table = table;
+      inner.temporary = false;
+      inner.offset = place(root.offset);
+      for (Root& r : roots) {
+        if (r.node == node && r.stored == root.stored && r.table < 0 && (r.temporary || !output)) r = inner;
+      }
+      if (std::none_of(roots.begin(), roots.end(), [&](const Root& r) { return r.table == table; }))
+        roots.push_back(inner);
+      std::erase_if(cuts_, [&](const Cut& c) { return c.from == node; });
+    }
+  }
+
+  std::vector<Region> regions_;
+  const ir::Graph& graph_;
+  const Target& target_;
+  std::vector<Cut>& cuts_;
+  bool join_;
+  std::vector<Team> teams_;  // by the region that began them
+  std::vector<int> home_;    // by region: its team
+  std::map<NodeId, int> owner_;
+  std::map<int, std::set<int>> consumers_;
+};
+
+}  // namespace
+
+std::vector<Group> group(std::vector<Region> regions, const ir::Graph& graph, const Target& target,
+                         std::vector<Cut>& cuts, bool join) {
+  return Grouper(std::move(regions), graph, target, cuts, join).run();
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,48 @@
+// Grouping: regions over different axes that share a kernel.
+//
+// GroupNorm followed by a logsumexp over channels is two regions: one reduces over a group of one sample, the other over
+// the channels at one position. Neither is the other's domain, but both stay inside a sample: nothing of one sample is
+// needed for another. The sample is the domain of the *group*, its `outer` variables. A block owns one, or a cluster of
+// blocks does, and runs the regions one after the other as *stages* with a barrier between them. What a stage gives the
+// next is small and lives in a *table* in shared memory; what both read is read from DRAM once and found in a cache the
+// second time.
+//
+//   region group_norm_0: kept (n: 128, g: 16), reduced (c, h, w)    \  group: outer n, 2 stages,
+//   region logsumexp_1:  kept (n: 128, h, w),  reduced (g, c)       /  tables mean[16], rsqrt[16]
+//
+// Which variables are common is read off the indices: a table element stored at (n, g) and loaded at f(n, h, w, g, c) is in
+// the same n when f, solved for n, is the loading region's own variable n.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/fuse/fuse.h"
+#include "ir/target.h"
+
+namespace bz::compiler {
+
+// What one stage gives to later ones, for one point of the outer variables; in shared memory of every block.
+struct Table {
+  NodeId node = kNoNode;
+  DType dtype = DType::f32;
+  std::int64_t elements = 1;
+};
+
+// What becomes one kernel.
+struct Group {
+  std::string name;
+  std::vector<Region> stages;  // in the order they run, one as a rule
+  std::vector<Table> tables;
+  int cluster = 1;     // blocks that own a point of the outer variables, where there are several stages
+  bool cached = true;  // what several stages read is still in L2 when the later ones do
+  bool staged() const { return stages.size() > 1; }
+  std::int64_t teams() const { return stages.front().teams(); }
+};
+
+// Joins regions where that saves reading again more than it costs in idle multiprocessors. Takes the regions in the order
+// they may run; explains in `cuts` why an edge between two kernels could not become a table. `join`: false leaves each region its own kernel.
+std::vector<Group> group(std::vector<Region> regions, const ir::Graph& graph, const Target& target,
+                         std::vector<Cut>& cuts, bool join);
+
+}  // namespace bz::compiler

@@ -1,0 +1,566 @@
+#include "compiler/lower/stage.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+
+#include "support/error.h"
+
+namespace bz::compiler {
+namespace {
+
+using kernel::kNone;
+using Handle = ScalarBuilder::Handle;
+
+class StageLowering {
+ public:
+  StageLowering(KernelContext& kernel, const Region& region, const Schedule& schedule,
+                const StagePlace& place)
+      : kernel_(kernel),
+        b_(kernel.builder),
+        region_(region),
+        s_(schedule),
+        place_(place),
+        extent_(extent_of(region, schedule)) {
+    if (s_.vector > 1) lane_ = Index::var({kernel::kLaneVar, s_.vector});
+    if (s_.cluster > 1) share_ = place.rank;
+  }
+
+  void run() {
+    b_.set_lanes(s_.vector, s_.lanes_reduced);
+    // The blocks of a team that do not share domains take turns.
+    const int apart = place_.cluster / s_.cluster;
+    const std::int64_t turns = (extent_.blocks + apart - 1) / apart;
+    if (!place_.staged || turns == 1) {
+      place_kept(place_.staged ? rank_apart() : place_.block);
+      return body();
+    }
+    const IndexVar turn = b_.var("turn", turns);
+    b_.loop(turn, kernel::Level::serial, [&] {
+      place_kept(Index::var(turn) * apart + rank_apart());
+      body();
+      // The next turn writes where others still read.
+      if (warps_of(s_).count > 1 || s_.cluster > 1 || s_.keep == Keep::shared)
+        b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
+    });
+  }
+
+ private:
+  Index rank_apart() const { return s_.cluster > 1 ? Index(0) : place_.rank; }
+
+  using Memo = std::map<ExprId, Handle>;
+  // One step of a thread through its domain: where the reduced variables are, and what is known there.
+  struct Step {
+    std::vector<std::pair<std::int32_t, Index>> reduced;  // region variable -> kernel index
+    Index slot;                                           // of the step's vector among those kept
+    std::vector<IndexBound> bounds;                       // of the domain, where they may fail
+    Memo memo;
+    std::map<std::vector<IndexBound>, Handle> masks;
+  };
+
+  const Expr& expr(ExprId id) const { return region_.exprs[static_cast<std::size_t>(id)]; }
+
+  // ---- where a thread is ------------------------------------------------------------------------------------------
+
+  static void spread(const std::vector<IndexVar>& vars, Index flat,
+                     std::vector<std::pair<std::int32_t, Index>>& out) {
+    for (std::size_t i = vars.size(); i-- > 0;) {
+      out.emplace_back(vars[i].id, i == 0 ? flat : mod(flat, vars[i].extent));
+      flat = floordiv(flat, vars[i].extent);
+    }
+  }
+
+  void place_kept(const Index& block) {
+    Index flat = block * s_.threads_kept + place_.thread_kept;
+    if (!s_.lanes_reduced) flat = flat * s_.vector + lane_;
+    kept_.clear();
+    spread(region_.outer, place_.outer, kept_);
+    spread(region_.kept, flat, kept_);
+    // At the tail, threads without a domain of their own still take part in shuffles and barriers.
+    row_bounds_ = {{flat, 0, region_.domains()}};
+    if (row_bounds_[0].always()) row_bounds_.clear();
+  }
+
+  Index at(const Index& e, const Step* step) const {
+    return e.substitute([&](std::int32_t id) -> const Index* {
+      for (const auto& [var, index] : kept_) {
+        if (var == id) return &index;
+      }
+      if (step != nullptr) {
+        for (const auto& [var, index] : step->reduced) {
+          if (var == id) return &index;
+        }
+      }
+      throw InternalError(fmt::format("region {}: variable {} has no place", region_.name, id));
+    });
+  }
+
+  // Step `u` of group `group`. `masked`: the domain may end inside.
+  Step step(const Index& group, int u, bool masked) {
+    Step s;
+    const Index vectors = group * s_.unroll + Index(u);  // before this one, of the thread
+    Index flat = (vectors * s_.cluster + share_) * s_.threads_reduced + place_.thread_reduced;
+    if (s_.lanes_reduced) {
+      flat = flat * s_.vector + lane_;
+      if (extent_.shifted) flat = flat - at(aligned_start(region_, s_), nullptr);
+    }
+    if (masked) s.bounds = {{flat, 0, region_.domain_size()}};
+    spread(region_.reduced, flat, s.reduced);
+    // Neighbouring threads have neighbouring vectors in shared memory.
+    const Index chunk = vectors * s_.threads_reduced + place_.thread_reduced;
+    const Index vector = s_.lanes_reduced
+                             ? place_.thread_kept * (extent_.groups * s_.unroll * s_.threads_reduced) + chunk
+                             : chunk * s_.threads_kept + place_.thread_kept;
+    s.slot = vector * s_.vector + lane_;
+    return s;
+  }
+
+  // Runs `body(steps)` for all of the thread's steps: all at once where the domain stays in registers, with all that
+  // earlier phases know, else `unroll` at a time in a loop. Only steps in which the domain may end are masked.
+  template <class F>
+  void for_each_group(F&& body) {
+    if (s_.keep == Keep::registers) {
+      const bool first = resident_.empty();
+      for (std::int64_t i = 0; first && i < extent_.groups * s_.unroll; ++i) {
+        const std::int64_t vectors = extent_.per_group / s_.unroll;  // elements of a step
+        const bool inside = (i > 0 || !extent_.shifted) && (i + 1) * vectors <= region_.domain_size();
+        resident_.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !inside));
+      }
+      return body(resident_);
+    }
+    const auto group = [&](const Index& g, bool masked) {
+      std::vector<Step> steps;
+      for (int u = 0; u < s_.unroll; ++u) {
+        steps.push_back(step(g, u, masked));
+      }
+      body(steps);
+    };
+    const auto loop = [&](std::int64_t first, std::int64_t end, bool masked) {
+      if (first >= end) return;
+      if (first + 1 == end) return group(Index(first), masked);
+      const IndexVar j = b_.var("j", end - first);
+      b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j) + Index(first), masked); });
+    };
+    loop(0, std::min(extent_.first_full, extent_.groups), true);
+    loop(extent_.first_full, extent_.end_full, false);
+    loop(extent_.end_full, extent_.groups, true);
+  }
+
+  // ---- expressions ------------------------------------------------------------------------------------------------
+
+  Handle mask(std::vector<IndexBound> bounds, Step* step) {
+    if (step == nullptr) return b_.inside(std::move(bounds));
+    std::erase_if(bounds, [](const IndexBound& b) { return b.always(); });
+    std::sort(bounds.begin(), bounds.end());
+    const auto [at, fresh] = step->masks.try_emplace(bounds, kNone);
+    if (fresh) at->second = b_.inside(bounds);
+    return at->second;
+  }
+
+  std::vector<IndexBound> placed(const std::vector<IndexBound>& bounds, const Step* step) const {
+    std::vector<IndexBound> out;
+    for (const IndexBound& b : bounds) out.push_back({at(b.e, step), b.lo, b.hi});
+    return out;
+  }
+
+  Handle evaluate(const Expr& e, Step* step) {
+    const auto operand = [&](ExprId id) { return expr(id).varies ? step->memo.at(id) : row_memo_.at(id); };
+    switch (e.kind) {
+      case Expr::Kind::constant: return b_.constant(e.value);
+      case Expr::Kind::index: {
+        const Handle i = b_.index(at(e.index, step));
+        return e.dtype == DType::i64 ? i : b_.apply(ScalarOp::cast, std::array{i}, e.dtype);
+      }
+      case Expr::Kind::load: {
+        const Index offset = at(e.index, step);
+        std::vector<IndexBound> bounds = placed(e.where, step);
+        bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
+        if (step != nullptr) bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
+        // A bound that the address does not depend on need not guard it. One that is the same in all of a step may
+        // still lie outside.
+        if (e.index.is_constant() && e.where.empty()) bounds.clear();
+        if (e.table >= 0) {
+          const kernel::ArrayId table = kernel_.tables[static_cast<std::size_t>(e.table)];
+          const std::int64_t elements = kernel_.out.kernel.arrays[static_cast<std::size_t>(table)].elements;
+          if (offset.lo() >= 0 && offset.hi() < elements) bounds.clear();
+          return b_.get(table, offset, e.dtype, mask(std::move(bounds), step));
+        }
+        return b_.load(kernel_.sources.at(e.source), offset, mask(std::move(bounds), step), e.dtype);
+      }
+      case Expr::Kind::map: {
+        std::vector<Handle> args;
+        for (const ExprId o : e.operands) args.push_back(operand(o));
+        const bool rounds = e.op == ScalarOp::cast && e.cast != e.dtype;
+        const Handle r = b_.apply(e.op, args, e.op == ScalarOp::cast ? e.cast : e.dtype);
+        return rounds ? b_.apply(ScalarOp::cast, std::array{r}, e.dtype) : r;
+      }
+      case Expr::Kind::pad: {
+        const Handle inside = mask(placed(e.where, step), step);
+        if (inside == kNone) return operand(e.operands[0]);
+        return b_.apply(ScalarOp::select, std::array{inside, operand(e.operands[0]), b_.constant(e.value)},
+                        e.dtype);
+      }
+      case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
+    }
+    throw InternalError("an expression of no kind");
+  }
+
+  // What has to be computed for `targets`: inside the domain, and once for it. Kept values end the search.
+  struct Needs {
+    std::vector<ExprId> varying, row;
+  };
+  Needs needs(const std::vector<ExprId>& targets) const {
+    std::vector<bool> wanted(region_.exprs.size(), false);
+    for (const ExprId t : targets) wanted[static_cast<std::size_t>(t)] = true;
+    Needs n;
+    for (ExprId id = static_cast<ExprId>(region_.exprs.size()); id-- > 0;) {
+      if (!wanted[static_cast<std::size_t>(id)] || (!expr(id).varies && row_memo_.contains(id))) continue;
+      if (expr(id).varies && !resident_.empty() && resident_[0].memo.contains(id)) continue;
+      (expr(id).varies ? n.varying : n.row).push_back(id);
+      if (keep_.contains(id)) continue;
+      for (const ExprId o : expr(id).operands) wanted[static_cast<std::size_t>(o)] = true;
+    }
+    std::reverse(n.varying.begin(), n.varying.end());
+    std::reverse(n.row.begin(), n.row.end());
+    return n;
+  }
+
+  void compute_rows(const Needs& n) {
+    for (const ExprId id : n.row) row_memo_[id] = evaluate(expr(id), nullptr);
+  }
+
+  void compute(const Needs& n, std::span<Step> steps) {
+    // Loads of all steps first: as many as possible in flight before the first use.
+    for (const bool loads : {true, false}) {
+      for (Step& s : steps) {
+        for (const ExprId id : n.varying) {
+          if ((expr(id).kind == Expr::Kind::load || keep_.contains(id)) != loads) continue;
+          const auto kept = keep_.find(id);
+          s.memo[id] =
+              kept != keep_.end() ? b_.get(kept->second, s.slot, expr(id).dtype) : evaluate(expr(id), &s);
+        }
+      }
+    }
+  }
+
+  // ---- phases --------------------------------------------------------------------------------------------------------
+
+  void body() {
+    if (s_.keep == Keep::shared) fill();
+    for (int phase = 0; phase < region_.phases(); ++phase) this->phase(phase);
+    store_rows();
+  }
+
+  // Brings the domain to shared memory.
+  void fill() {
+    b_.comment("keep the domain");
+    const std::vector<ExprId> values = kept_values(region_);
+    const Needs n = needs(values);
+    compute_rows(n);
+    const std::int64_t slots = extent_.groups * s_.unroll * s_.vector * threads_of(s_);
+    std::map<ExprId, kernel::ArrayId> arrays;
+    for (const ExprId id : values) {
+      arrays[id] = b_.array(array_name("keep", id), kept_dtype(region_, id), slots, kernel::Space::shared);
+    }
+    for_each_group([&](std::vector<Step>& steps) {
+      compute(n, steps);
+      for (Step& s : steps) {
+        for (const ExprId id : values) b_.set(arrays[id], s.slot, b_.widen(s.memo.at(id), s_.vector));
+      }
+    });
+    keep_ = std::move(arrays);
+  }
+
+  void phase(int p) {
+    std::vector<int> reductions, stores;
+    std::vector<ExprId> targets;
+    for (std::size_t i = 0; i < region_.reductions.size(); ++i) {
+      if (region_.reductions[i].phase != p) continue;
+      reductions.push_back(static_cast<int>(i));
+      targets.insert(targets.end(), region_.reductions[i].operands.begin(),
+                     region_.reductions[i].operands.end());
+    }
+    for (std::size_t i = 0; i < region_.roots.size(); ++i) {
+      const ExprId e = region_.roots[i].expr;
+      if (!region_.roots[i].varies || region_.phase_of(region_.roots[i]) != p) continue;
+      stores.push_back(static_cast<int>(i));
+      targets.push_back(e);
+    }
+    if (targets.empty()) return;
+    std::string title = fmt::format("phase {}:", p);
+    for (const int r : reductions) title += fmt::format(" {}", info(reduction(r).monoid).text);
+    for (const int s : stores) title += " store " + place_name(region_.roots[static_cast<std::size_t>(s)]);
+    b_.comment(std::move(title));
+
+    const Needs n = needs(targets);
+    compute_rows(n);
+    const bool once = extent_.groups == 1 || s_.keep == Keep::registers;
+    std::map<int, std::vector<kernel::ArrayId>> partial;
+    if (!once) {
+      for (const int r : reductions) partial[r] = accumulators(r, "acc");
+    }
+    for_each_group([&](std::vector<Step>& steps) {
+      // The first phase brings the domain in, with all its loads in flight. What later ones load beside it is used at once
+      // and must not fill the registers.
+      const std::span<Step> all(steps);
+      const std::size_t chunk = p == 0 ? all.size() : static_cast<std::size_t>(s_.unroll);
+      for (std::size_t i = 0; i < all.size(); i += chunk) {
+        const std::span<Step> part = all.subspan(i, std::min(chunk, all.size() - i));
+        compute(n, part);
+        for (const int s : stores) store(s, part);
+      }
+      for (const int r : reductions) {
+        const Handles state = lift_in_chunks(r, steps);
+        if (once) {
+          results_[r] = state;
+        } else {
+          set_state(partial[r], combine(r, get_state(r, partial[r], Index(0)), state), Index(0));
+        }
+      }
+    });
+    for (const int r : reductions) {
+      if (!once) results_[r] = get_state(r, partial[r], Index(0));
+      results_[r] = across_threads(r, results_[r]);
+    }
+  }
+
+  const Reduction& reduction(int r) const { return region_.reductions[static_cast<std::size_t>(r)]; }
+
+  void store(int i, std::span<Step> steps) {
+    const Root& root = region_.roots[static_cast<std::size_t>(i)];
+    for (Step& s : steps) {
+      std::vector<IndexBound> bounds = row_bounds_;
+      bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
+      put(root, at(root.offset, &s), expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr),
+          mask(std::move(bounds), &s));
+    }
+  }
+
+  // To memory, or to the table in every block of the team.
+  void put(const Root& root, const Index& offset, Handle value, Handle mask) {
+    if (root.table < 0) return b_.store(kernel_.roots.at({root.node, root.temporary}), offset, value, mask);
+    const kernel::ArrayId table = kernel_.tables[static_cast<std::size_t>(root.table)];
+    if (place_.cluster == 1) return b_.set(table, offset, value, mask);
+    const IndexVar rank = b_.var("to", place_.cluster);
+    b_.loop(rank, kernel::Level::serial, [&] { b_.set(table, offset, value, mask, Index::var(rank)); });
+  }
+
+  std::string place_name(const Root& root) const {
+    const kernel::Kernel& k = kernel_.out.kernel;
+    if (root.table >= 0)
+      return k.arrays[static_cast<std::size_t>(kernel_.tables[static_cast<std::size_t>(root.table)])].name;
+    return k.buffers[static_cast<std::size_t>(kernel_.roots.at({root.node, root.temporary}))].name;
+  }
+
+  // What has one value a domain is stored by one of its threads.
+  void store_rows() {
+    std::vector<ExprId> targets;
+    for (const Root& r : region_.roots) {
+      if (!r.varies) targets.push_back(r.expr);
+    }
+    if (targets.empty()) return;
+    compute_rows(needs(targets));
+    b_.when(b_.inside({{place_.thread_reduced, 0, 1}, {share_, 0, 1}}), [&] {
+      const Handle valid = b_.inside(row_bounds_);
+      for (const Root& r : region_.roots) {
+        if (!r.varies) put(r, at(r.offset, nullptr), row_memo_.at(r.expr), valid);
+      }
+    });
+  }
+
+  // ---- reductions ----------------------------------------------------------------------------------------------------
+
+  int state_width() const { return s_.lanes_reduced ? 1 : s_.vector; }
+  std::vector<DType> state_dtypes(int r) const { return reduction(r).component_dtypes(); }
+
+  Handles combine(int r, const Handles& a, const Handles& b) {
+    return info(reduction(r).monoid).combine(b_, reduction(r).dtype, a, b);
+  }
+
+  Handles lift(const Reduction& r, std::span<Step> steps) {
+    std::vector<Handles> chunk;
+    Handles valid;
+    for (Step& s : steps) {
+      Handles entry;
+      for (const ExprId o : r.operands)
+        entry.push_back(b_.widen(expr(o).varies ? s.memo.at(o) : row_memo_.at(o), s_.vector));
+      chunk.push_back(std::move(entry));
+      std::vector<IndexBound> bounds = placed(r.where, &s);
+      bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
+      valid.push_back(mask(std::move(bounds), &s));
+    }
+    Handles state = r.merge ? merge(r, chunk, valid) : info(r.monoid).lift(b_, r.dtype, chunk, valid);
+    for (Handle& h : state) h = b_.widen(h, state_width());
+    return state;
+  }
+
+  // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
+  Handles lift_in_chunks(int r, std::span<Step> all) {
+    const std::size_t chunk =
+        info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
+    Handles state;
+    for (std::size_t i = 0; i < all.size(); i += chunk) {
+      const Handles part = lift(reduction(r), all.subspan(i, std::min(chunk, all.size() - i)));
+      state = i == 0 ? part : combine(r, state, part);
+    }
+    return state;
+  }
+
+  // Elements that are states themselves.
+  Handles merge(const Reduction& r, const std::vector<Handles>& chunk, const Handles& valid) {
+    const MonoidInfo& m = info(r.monoid);
+    const std::vector<Scalar> none = r.identity();
+    std::vector<Handles> states;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      std::vector<Handles> lanes;  // by component
+      for (std::size_t c = 0; c < chunk[i].size(); ++c) {
+        Handle h = chunk[i][c];
+        if (valid[i] != kNone)
+          h = b_.apply(ScalarOp::select, std::array{valid[i], h, b_.constant(none[c])}, b_.dtype(h));
+        lanes.push_back(b_.elements(h));
+      }
+      for (std::size_t l = 0; l < lanes[0].size(); ++l) {
+        Handles state;
+        for (const Handles& component : lanes) state.push_back(component[l]);
+        states.push_back(std::move(state));
+      }
+    }
+    Handles all = states[0];
+    for (std::size_t i = 1; i < states.size(); ++i) all = m.combine(b_, r.dtype, all, states[i]);
+    return all;
+  }
+
+  std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) {
+    const std::vector<Scalar> none = reduction(r).identity();
+    const std::vector<DType> types = state_dtypes(r);
+    std::vector<kernel::ArrayId> arrays;
+    Handles start;
+    for (std::size_t c = 0; c < types.size(); ++c) {
+      arrays.push_back(b_.array(array_name(name, r, c), types[c], state_width(), kernel::Space::registers));
+      start.push_back(b_.widen(b_.constant(none[c]), state_width()));
+    }
+    set_state(arrays, start, Index(0));
+    return arrays;
+  }
+
+  Index state_lane() const { return s_.lanes_reduced ? Index(0) : lane_; }
+  Handles get_state(int r, const std::vector<kernel::ArrayId>& arrays, const Index& at) {
+    const std::vector<DType> types = state_dtypes(r);
+    Handles state;
+    for (std::size_t c = 0; c < arrays.size(); ++c)
+      state.push_back(b_.get(arrays[c], at * state_width() + state_lane(), types[c]));
+    return state;
+  }
+  void set_state(const std::vector<kernel::ArrayId>& arrays, const Handles& state, const Index& at,
+                 const std::optional<Index>& rank = {}) {
+    for (std::size_t c = 0; c < arrays.size(); ++c)
+      b_.set(arrays[c], at * state_width() + state_lane(), state[c], kNone, rank);
+  }
+
+  // Combines with the state of the lane `mask` threads away; `distance` is that in threads of the domain.
+  Handles exchange(int r, const Handles& state, int mask, int distance) {
+    Handles other;
+    for (const Handle h : state) other.push_back(b_.shuffle(h, mask));
+    if (info(reduction(r).monoid).commutative) return combine(r, state, other);
+    // Lower thread first in both lanes, so that both get the same bits.
+    const Handle upper = b_.inside({{mod(floordiv(place_.thread_reduced, distance), 2), 1, 2}});
+    Handles first, second;
+    for (std::size_t c = 0; c < state.size(); ++c) {
+      const DType t = b_.dtype(state[c]);
+      first.push_back(b_.apply(ScalarOp::select, std::array{upper, other[c], state[c]}, t));
+      second.push_back(b_.apply(ScalarOp::select, std::array{upper, state[c], other[c]}, t));
+    }
+    return combine(r, first, second);
+  }
+
+  // Over the lanes of a warp by shuffles, over the warps of the block and the blocks of the cluster through shared memory.
+  // Every thread of the domain ends with the whole.
+  Handles across_threads(int r, Handles state) {
+    const auto [stride, in_warp, warps] = warps_of(s_);
+    for (int d = 1; d < in_warp; d *= 2) state = exchange(r, state, d * stride, d);
+    if (warps > 1) {
+      const Index warp = floordiv(place_.thread_reduced, in_warp);
+      const IndexBound first{mod(place_.thread_reduced, in_warp), 0, 1};
+      state =
+          gather(r, state, "part", warps, kernel::Scope::block, [&](const auto& arrays, const auto& slot) {
+            b_.when(b_.inside({first}), [&] { set_state(arrays, state, slot(warp)); });
+          });
+    }
+    if (s_.cluster > 1) {  // thread i of a domain writes to block i
+      const Index to = mod(place_.thread_reduced, s_.cluster);
+      const IndexBound writes{place_.thread_reduced, 0, s_.cluster};
+      state = gather(r, state, "block", s_.cluster, kernel::Scope::cluster,
+                     [&](const auto& arrays, const auto& slot) {
+                       b_.when(b_.inside({writes}), [&] { set_state(arrays, state, slot(share_), to); });
+                     });
+    }
+    return state;
+  }
+
+  // The states of `parts` warps or blocks as one. `write` puts them in shared memory, each in its slot.
+  template <class F>
+  Handles gather(int r, Handles state, std::string_view name, int parts, kernel::Scope scope, F&& write) {
+    const std::vector<DType> types = state_dtypes(r);
+    const auto slot = [&](const Index& part) {
+      return s_.lanes_reduced ? place_.thread_kept * parts + part
+                              : part * s_.threads_kept + place_.thread_kept;
+    };
+    std::vector<kernel::ArrayId> arrays;
+    for (std::size_t c = 0; c < types.size(); ++c) {
+      arrays.push_back(b_.array(array_name(name, r, c), types[c],
+                                static_cast<std::int64_t>(parts) * s_.threads_kept * state_width(),
+                                kernel::Space::shared));
+    }
+    write(arrays, slot);
+    b_.barrier(scope);
+    const auto [stride, in_warp, warps] = warps_of(s_);
+    if (in_warp >= parts) {  // one partial result a lane
+      state = get_state(r, arrays, slot(mod(place_.thread_reduced, parts)));
+      for (int d = 1; d < parts; d *= 2) state = exchange(r, state, d * stride, d);
+      return state;
+    }
+    const std::vector<kernel::ArrayId> sum = accumulators(r, fmt::format("{}_whole", name));
+    const IndexVar p = b_.var("p", parts);
+    b_.loop(p, kernel::Level::serial, [&] {
+      set_state(sum, combine(r, get_state(r, sum, Index(0)), get_state(r, arrays, slot(Index::var(p)))),
+                Index(0));
+    });
+    return get_state(r, sum, Index(0));
+  }
+
+  // "part0_1"; in a kernel of several stages "s1_part0_1".
+  template <class... Numbers>
+  std::string array_name(std::string_view name, Numbers... numbers) const {
+    return fmt::format(
+        "{}{}{}", place_.prefix, name,
+        fmt::join(std::array<std::size_t, sizeof...(numbers)>{static_cast<std::size_t>(numbers)...}, "_"));
+  }
+
+  KernelContext& kernel_;
+  KernelBuilder& b_;
+  const Region& region_;
+  const Schedule& s_;
+  const StagePlace& place_;
+  Extent extent_;
+  Index lane_;
+  Index share_;  // of a domain that a cluster shares: the block's rank
+  std::vector<std::pair<std::int32_t, Index>> kept_;
+  std::vector<IndexBound> row_bounds_;
+  Memo row_memo_;
+  std::map<int, Handles> results_;
+  std::map<ExprId, kernel::ArrayId> keep_;  // in shared memory
+  std::vector<Step> resident_;              // all steps of the thread, where the domain stays in registers
+};
+
+}  // namespace
+
+void lower_stage(KernelContext& kernel, const Region& region, const Schedule& schedule,
+                 const StagePlace& place) {
+  StageLowering(kernel, region, schedule, place).run();
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,114 @@
+// Schedules of the stages of a kernel, which agree on the threads of a block; what they move and how long it takes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/fuse/cost.h"
+#include "compiler/schedule/schedule.h"
+#include "support/error.h"
+
+namespace bz::compiler {
+namespace {
+
+// Of a region alone in its kernel, or of a stage with the given bounds.
+Choice choose_form(Region& region, const Target& target, const Bounds& bounds) {
+  if (std::optional<Region> resident = resident_form(region)) {
+    Choice choice = choose(*resident, target, bounds);
+    if (choice.schedule.keep == Keep::registers) {
+      region = std::move(*resident);
+      return choice;
+    }
+  }
+  return choose(region, target, bounds);
+}
+
+Choice force(Region& region, const Target& target, const Schedule& s) {
+  std::optional<Region> resident = resident_form(region);
+  if (resident && s.keep == Keep::registers) region = std::move(*resident);
+  if (const auto why = refuse(region, s, target)) {
+    throw Error(fmt::format("kernel {} cannot have schedule '{}': {}", region.name, to_string(s), *why));
+  }
+  return {s, {}};
+}
+
+}  // namespace
+
+std::vector<Choice> choose_stages(Group& group, const Target& target,
+                                  const std::function<std::optional<Schedule>(const std::string&)>& forced) {
+  std::vector<Choice> choices;
+  if (!group.staged()) {
+    Region& region = group.stages[0];
+    const std::optional<Schedule> s = forced(region.name);
+    choices.push_back(s ? force(region, target, *s) : choose_form(region, target, {}));
+    return choices;
+  }
+  // The threads that the stage with the most wants, unless one is forced.
+  constexpr int kLeastThreads = 128;
+  Bounds bounds{group.cluster, 0};
+  int threads = kLeastThreads;
+  for (const Region& region : group.stages) {
+    if (const std::optional<Schedule> s = forced(region.name)) {
+      bounds.threads = threads_of(*s);
+    } else {
+      threads = std::max(threads, threads_of(choose(region, target, bounds).schedule));
+    }
+  }
+  if (bounds.threads == 0) bounds.threads = threads;
+  Target left = target;  // with the shared memory that tables and earlier stages leave
+  for (const Table& t : group.tables)
+    left.max_shared_bytes -= static_cast<int>((t.elements * size_of(t.dtype) + 15) / 16 * 16);
+  for (Region& region : group.stages) {
+    const std::optional<Schedule> s = forced(region.name);
+    choices.push_back(s ? force(region, left, *s) : choose_form(region, left, bounds));
+    left.max_shared_bytes -= static_cast<int>(shared_bytes(region, choices.back().schedule));
+    if (!s) continue;
+    if (threads_of(*s) != bounds.threads) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: {} threads, another of its stages has {}",
+                      group.name, to_string(*s), region.name, threads_of(*s), bounds.threads));
+    }
+    if (s->cluster != 1 && s->cluster != group.cluster) {
+      throw Error(fmt::format(
+          "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
+          group.name, to_string(*s), region.name, s->cluster, group.cluster));
+    }
+  }
+  return choices;
+}
+
+Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph,
+                  const Target& target) {
+  Estimate e;
+  std::set<NodeId> read;
+  for (std::size_t i = 0; i < group.stages.size(); ++i) {
+    const Region& region = group.stages[i];
+    // A source is read once by each phase that loads it, or once in all when the domain is kept.
+    const int phases = choices[i].schedule.keep == Keep::nothing ? region.phases() : 1;
+    std::set<NodeId> counted;
+    for (const Expr& x : region.exprs) {
+      if (x.kind != Expr::Kind::load || x.table >= 0 || !counted.insert(x.source).second) continue;
+      const std::int64_t bytes = graph.type(x.source).elements() * size_of(x.stored);
+      const bool cached = group.staged() && group.cached;
+      if (!cached || !read.contains(x.source)) e.bytes_read += bytes * (x.varies && !cached ? phases : 1);
+      read.insert(x.source);
+    }
+    for (const Root& r : region.roots) {
+      if (r.table < 0) e.bytes_written += graph.type(r.node).elements() * size_of(r.stored);
+    }
+  }
+  // Launch latency, and copy speed or arithmetic scaled by the share of the multiprocessors that have a block.
+  constexpr double kLaunchUs = 2.0;  // one small kernel in a graph, H200
+  const std::int64_t blocks =
+      group.staged() ? group.teams() * group.cluster
+                     : extent_of(group.stages[0], choices[0].schedule).blocks * choices[0].schedule.cluster;
+  const double busy = std::min(1.0, static_cast<double>(blocks) / target.multiprocessors);
+  const double bytes = static_cast<double>(e.bytes_read + e.bytes_written);
+  double arithmetic = 0;
+  for (const Region& region : group.stages) arithmetic += arithmetic_seconds(region, target);
+  const double seconds = std::max(bytes / target.dram_bytes_per_second, arithmetic) / std::max(busy, 0.01);
+  e.microseconds = kLaunchUs + seconds * 1e6;
+  return e;
+}
+
+}  // namespace bz::compiler
