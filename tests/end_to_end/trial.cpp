@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::string_view kMark = "# trial ";
 
-Target target_of(const runtime::Device* device) {
-  return device != nullptr ? device->target() : *parse_target("sim");
+Target target_of(const runtime::Device* device, const Trial& trial) {
+  Target target = device != nullptr ? device->target() : *parse_target("sim");
+  if (trial.wide) target.multiprocessors = 100000;
+  return target;
 }
 
 Options options_of(const Trial& trial, runtime::Device* device) {
@@ -67,6 +69,7 @@ Trial simplified(Trial trial, const std::function<bool(const Trial&)>& fails) {
   };
   without([](Trial& t) { t.random_schedule = false; });
   without([](Trial& t) { t.misaligned = false; });
+  without([](Trial& t) { t.wide = false; });
   without([](Trial& t) { t.disabled.clear(); });
   without([](Trial& t) { t.special = 0; });
   return trial;
@@ -83,6 +86,7 @@ Trial random_trial(std::uint64_t seed) {
     t.special = dice.pick(kShares);
   }
   t.misaligned = dice.one_in(4);
+  t.wide = dice.one_in(4);
   t.random_schedule = dice.one_in(2);
   if (dice.one_in(4)) {
     for (const std::string& pass : pass_names()) {
@@ -96,7 +100,7 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
   if (!trial.random_schedule) return trial;
   Dice dice(trial.seed);
   CompileOptions options;
-  options.target = target_of(device);
+  options.target = target_of(device, trial);
   options.disabled_passes = trial.disabled;
   options.last = Stage::schedule;
   for (const CompiledKernel& k : compile(g, options).kernels) {
@@ -121,6 +125,7 @@ std::string to_string(const Trial& t) {
   std::string text = fmt::format("{}seed={}", kMark, t.seed);
   if (t.special != 0) text += fmt::format(" special={}", t.special);
   if (t.misaligned) text += " misaligned";
+  if (t.wide) text += " wide";
   if (!t.disabled.empty()) text += fmt::format(" disable={}", fmt::join(t.disabled, ","));
   if (!t.schedule.empty()) text += " schedule=" + t.schedule;
   return text;
@@ -138,6 +143,8 @@ Trial parse_trial(const std::string& line) {
       t.special = std::stoi(value);
     } else if (key == "misaligned") {
       t.misaligned = true;
+    } else if (key == "wide") {
+      t.wide = true;
     } else if (key == "schedule") {
       t.schedule = value;
     } else if (key == "disable") {
@@ -170,7 +177,7 @@ std::string attempt(const ir::Graph& g, const Trial& trial, runtime::Device* dev
   Tensors got;
   try {
     const Options options = options_of(trial, device);
-    got = run(compile_for(target_of(device), g, options), inputs, options);
+    got = run(compile_for(target_of(device, trial), g, options), inputs, options);
   } catch (const std::exception& e) {
     return e.what();
   }

@@ -1,7 +1,7 @@
 // Trials: one way to compile and run a program on one set of data, judged by its enclosure. A trial has a text
 // form, so that one that failed stays with its program as a file:
 //
-//   # trial seed=17 special=16 misaligned disable=online,split schedule=softmax_0:lanes=kept,reduced=1
+//   # trial seed=17 special=16 misaligned wide disable=online,split schedule=softmax_0:lanes=kept,reduced=1
 //   graph random_17 { ... }
 #pragma once
 
@@ -18,6 +18,8 @@ struct Trial {
   // its range; 0 for none.
   int special = 0;
   bool misaligned = false;
+  // Compiled as for a device of very many multiprocessors, which splits also small reductions.
+  bool wide = false;
   std::vector<std::string> disabled;
   std::string schedule;
   bool random_schedule = false;  // for with_schedule(); not in the text

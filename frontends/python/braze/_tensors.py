@@ -185,8 +185,7 @@ class _DLPack:
     def scratch(self, bytes, device):
         raise Error(
             f"error: {bytes} bytes of workspace cannot be allocated in the package of the inputs; give "
-            "workspace="
-        )
+            "workspace=")
 
     def current_stream(self, device):
         return 0
