@@ -107,7 +107,7 @@ std::string fault_of(const Plan& plan, const SimOptions& options = {.workers = 1
 
 // The plan of a program whose kernels have been changed.
 Plan changed(const std::string& program, const std::string& schedule, const Change& change) {
-  const Compilation c = end_to_end::compile_for_sim(parse(program), {.schedule = schedule});
+  const Compilation c = end_to_end::compile_for_sim(parse(program), {.schedule = schedule, .disabled = {"group"}});
   std::vector<Kernel> kernels;
   for (const CompiledKernel& k : c.kernels) kernels.push_back(k.kernel);
   change(kernels);
