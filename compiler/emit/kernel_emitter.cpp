@@ -48,12 +48,8 @@ bool small(const Index& e) {
 
 }  // namespace
 
-<<<<<<< HEAD
-KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k)
-    : module_(module), context_(module.getContext()), k_(k), b_(context_), line_(first_line(k) - 1) {}
-=======
 KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k, const Options& options)
-    : module_(module), context_(module.getContext()), k_(k), options_(options), b_(context_) {
+    : module_(module), context_(module.getContext()), k_(k), options_(options), b_(context_), line_(first_line(k) - 1) {
   count_divisions(k.body, 1);
 }
 
@@ -77,7 +73,6 @@ void KernelEmitter::count_divisions(const Block& stmts, double times) {
     }
   }
 }
->>>>>>> emit
 
 llvm::Function* KernelEmitter::run() {
   llvm::Type* pointer = llvm::PointerType::get(context_, 1);
