@@ -3,6 +3,8 @@
 // backend.
 #include "compiler/emit/math.h"
 
+#include "compiler/emit/division.h"
+
 #include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -22,6 +24,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -74,8 +77,53 @@ void add_loop(llvm::Module& m, ScalarOp op, bool f64) {
   b.CreateRetVoid();
 }
 
+// Odd numbers of up to 20 bits times powers of two.
+constexpr float kDivisors[] = {6.0F,      3.0F, -7.0F,       0.75F,      63504.0F,
+                               393215.0F, 1e6F, -1048575.0F, 0x1.8p-50F, 0x1.4p+58F};
+
+// void divide_N(a, b, out, n): out[i] = a[i] / kDivisors[N], four at a time; divide: by b[i], one for all four.
+void add_divide_loop(llvm::Module& m, const std::string& name, std::optional<float> divisor) {
+  llvm::LLVMContext& c = m.getContext();
+  llvm::Type* type = llvm::Type::getFloatTy(c);
+  llvm::Type* pointer = llvm::PointerType::get(c, 0);
+  llvm::Type* i64 = llvm::Type::getInt64Ty(c);
+  auto* f = llvm::Function::Create(
+      llvm::FunctionType::get(llvm::Type::getVoidTy(c), {pointer, pointer, pointer, i64}, false),
+      llvm::GlobalValue::ExternalLinkage, name, m);
+  auto* entry = llvm::BasicBlock::Create(c, "entry", f);
+  auto* loop = llvm::BasicBlock::Create(c, "loop", f);
+  auto* exit = llvm::BasicBlock::Create(c, "exit", f);
+  llvm::IRBuilder<> b(entry);
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode* i = b.CreatePHI(i64, 2);
+  const auto element = [&](unsigned arg, std::uint64_t j) {
+    return b.CreateGEP(type, f->getArg(arg), {b.CreateAdd(i, b.getInt64(j))});
+  };
+  llvm::Value* by = nullptr;
+  if (divisor) {
+    by = llvm::ConstantFP::get(type, *divisor);
+  } else {
+    by = b.CreateLoad(type, element(1, 0));
+  }
+  llvm::SmallVector<llvm::Value*, 4> elements;
+  for (std::uint64_t j = 0; j < 4; ++j) elements.push_back(b.CreateLoad(type, element(0, j)));
+  const auto quotients = bz::emit::Divisor::of(b, by, true).value().divide(b, elements);
+  for (std::uint64_t j = 0; j < 4; ++j) b.CreateStore(quotients[j], element(2, j));
+  llvm::Value* next = b.CreateAdd(i, b.getInt64(4));
+  i->addIncoming(b.getInt64(0), entry);
+  i->addIncoming(next, b.GetInsertBlock());
+  b.CreateCondBr(b.CreateICmpULT(next, f->getArg(3)), loop, exit);
+  b.SetInsertPoint(exit);
+  b.CreateRetVoid();
+}
+
+std::string divide_name(std::size_t i) { return fmt::format("divide_{}", i); }
+
 std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
   auto m = std::make_unique<llvm::Module>("math_test", c);
+  for (std::size_t i = 0; i < std::size(kDivisors); ++i) add_divide_loop(*m, divide_name(i), kDivisors[i]);
+  add_divide_loop(*m, "divide", std::nullopt);
   for (ScalarOp op : math_ops())
     for (bool f64 : {false, true}) add_loop(*m, op, f64);
   return m;
@@ -112,9 +160,13 @@ class HostMath {
 
   template <class T>
   std::vector<T> run(ScalarOp op, const std::vector<T>& a, const std::vector<T>& b) {
+    return run(loop_name(op, std::is_same_v<T, double>), a, b);
+  }
+
+  template <class T>
+  std::vector<T> run(const std::string& name, const std::vector<T>& a, const std::vector<T>& b) {
     using Loop = void(const T*, const T*, T*, std::size_t);
-    auto* loop =
-        llvm::cantFail(jit_->lookup(loop_name(op, std::is_same_v<T, double>))).template toPtr<Loop*>();
+    auto* loop = llvm::cantFail(jit_->lookup(name)).template toPtr<Loop*>();
     std::vector<T> out(a.size());
     loop(a.data(), b.data(), out.data(), out.size());
     return out;
@@ -351,6 +403,100 @@ TEST_CASE("tanh saturates at exactly 1 and exp2 of an integer is exact") {
   for (int i = -149; i < 128; ++i) n.push_back(static_cast<float>(i));
   std::vector<float> powers = HostMath::get().run(ScalarOp::exp2, n, {});
   for (std::size_t i = 0; i < n.size(); ++i) CHECK(powers[i] == std::ldexp(1.0f, static_cast<int>(n[i])));
+}
+
+// Random mantissas and signs for every exponent, subnormal ones too, and special values; a multiple of four.
+std::vector<float> all_exponents(int each, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values;
+  for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
+    for (int i = 0; i < each; ++i)
+      values.push_back(
+          std::bit_cast<float>((exponent << 23) | (static_cast<std::uint32_t>(random()) & 0x807fffffU)));
+  }
+  for (std::uint32_t i = 0; i < 64; ++i) values.push_back(std::bit_cast<float>(i));
+  for (std::uint32_t i = 0; i < 64; ++i) values.push_back(std::bit_cast<float>(0x80000000U + i));
+  for (float special : {static_cast<float>(kInf), static_cast<float>(-kInf), static_cast<float>(kNan), -0.0F})
+    values.push_back(special);
+  return values;
+}
+
+// The first quotient that is not what the machine's division gives; empty if there is none.
+std::string wrong_quotient(const std::vector<float>& a, const std::vector<float>& b,
+                           const std::vector<float>& got) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const float want = a[i] / b[i];
+    const bool equal = std::isnan(want)
+                           ? std::isnan(got[i])
+                           : std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(want);
+    if (!equal) return fmt::format("{:a} / {:a} = {:a}, not {:a}", a[i], b[i], want, got[i]);
+  }
+  return "";
+}
+
+TEST_CASE("division by a constant is division, bit by bit") {
+  std::vector<float> a = all_exponents(2048, 11);
+  for (std::size_t k = 0; k < std::size(kDivisors); ++k) {
+    // Products with odd numbers are the quotients and the middles between them.
+    std::vector<float> x = a;
+    for (std::size_t i = 0; i < x.size(); i += 2) x[i] = static_cast<float>(x[i] * 0.5 * kDivisors[k]);
+    const std::vector<float> divisors(x.size(), kDivisors[k]);
+    CHECK(wrong_quotient(x, divisors, HostMath::get().run(divide_name(k), x, {})) == "");
+  }
+}
+
+TEST_CASE("division of four elements by one number is division, bit by bit") {
+  const std::vector<float> values = all_exponents(8, 12), divisors = all_exponents(4, 13);
+  std::vector<float> a, b;
+  for (float y : divisors) {
+    for (float x : values) {
+      a.push_back(x);
+      b.push_back(y);
+    }
+  }
+  // Numbers of one size, whose quotients are all taken the short way, near middles among them.
+  std::mt19937 random(14);
+  const auto in_1_2 = [&] {
+    return std::bit_cast<float>(0x3f800000U | (static_cast<std::uint32_t>(random()) & 0x7fffffU));
+  };
+  for (int i = 0; i < 1000000; ++i) {
+    const float y = in_1_2(), q = in_1_2(), other = in_1_2();
+    const float x = static_cast<float>((static_cast<double>(q) + 0x1p-24) * static_cast<double>(y));
+    for (float element : {x, std::nextafter(x, 0.0F), std::nextafter(x, 4.0F), other}) {
+      a.push_back(element);
+      b.push_back(y);
+    }
+  }
+  CHECK(wrong_quotient(a, b, HostMath::get().run("divide", a, b)) == "");
+}
+
+TEST_CASE("bounded functions keep within their bounds in f32, exp and sigmoid never give -0") {
+  constexpr std::uint64_t kStride = 509, kChunk = 1 << 22;
+  struct Bounds {
+    ScalarOp op;
+    float lo, hi;
+  };
+  std::vector<float> x;
+  const auto check = [&] {
+    for (const Bounds& bounds :
+         {Bounds{ScalarOp::tanh, -1, 1}, Bounds{ScalarOp::erf, -1, 1}, Bounds{ScalarOp::sin, -1, 1},
+          Bounds{ScalarOp::cos, -1, 1}, Bounds{ScalarOp::sigmoid, 0, 1},
+          Bounds{ScalarOp::exp, 0, static_cast<float>(kInf)},
+          Bounds{ScalarOp::exp2, 0, static_cast<float>(kInf)}}) {
+      const std::vector<float> y = HostMath::get().run(bounds.op, x, {});
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const bool outside = y[i] < bounds.lo || y[i] > bounds.hi ||
+                             (bounds.lo == 0 && !std::isnan(y[i]) && std::signbit(y[i]));
+        if (outside) FAIL(fmt::format("{}({:a}) = {:a}", bz::info(bounds.op).text, x[i], y[i]));
+      }
+    }
+    x.clear();
+  };
+  for (std::uint64_t bits = 0; bits <= 0xffffffffU; bits += kStride) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+    if (x.size() == kChunk) check();
+  }
+  check();
 }
 
 TEST_CASE("math_function verifies, is internal and is created once") {

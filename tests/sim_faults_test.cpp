@@ -79,7 +79,7 @@ void make_conditional(Kernel& k, const Place& p, std::int64_t end) {
 }
 
 void emit_again(Plan& plan, const std::vector<Kernel>& kernels, const ir::Graph& graph) {
-  plan.bitcode = emit::emit(kernels, plan.name, {}).bitcode;
+  plan.bitcode = emit::emit(kernels, plan.name, {});
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     plan.kernels[i].lines = plan_lines(kernels[i], graph);
     plan.kernels[i].shared_bytes = kernels[i].shared_bytes();
@@ -107,7 +107,7 @@ std::string fault_of(const Plan& plan, const SimOptions& options = {.workers = 1
 
 // The plan of a program whose kernels have been changed.
 Plan changed(const std::string& program, const std::string& schedule, const Change& change) {
-  const Compilation c = end_to_end::compile_for_sim(parse(program), {.schedule = schedule});
+  const Compilation c = end_to_end::compile_for_sim(parse(program), {.schedule = schedule, .disabled = {"group"}});
   std::vector<Kernel> kernels;
   for (const CompiledKernel& k : c.kernels) kernels.push_back(k.kernel);
   change(kernels);
@@ -143,19 +143,19 @@ Plan moved_along(std::size_t without) {
   k.vars = {"lane"};
   k.block = 64;
   k.buffers = {{.name = "x", .elements = 64}, {.name = "y", .elements = 64, .written = true}};
-  compiler::KernelBuilder b(k, false);
+  compiler::KernelBuilder b(k);
   const ArrayId a = b.array("a", DType::f32, 64, Space::shared);
   const IndexVar block = b.var("b", 1), thread = b.var("t", 64);
   const Index t = Index::var(thread), next = mod(t + 1, 64);
   b.loop(block, Level::grid, [&] {
     b.loop(thread, Level::thread, [&] {
       b.set(a, t, b.load(0, t, kNone, DType::f32));
-      b.barrier();
+      b.barrier(kernel::Scope::block);
       b.at(1);
       const auto v = b.apply(ScalarOp::neg, std::array{b.get(a, next, DType::f32)}, DType::f32);
-      b.barrier();
+      b.barrier(kernel::Scope::block);
       b.set(a, t, v);
-      b.barrier();
+      b.barrier(kernel::Scope::block);
       b.at(2);
       b.store(1, t, b.get(a, next, DType::f32), kNone);
     });

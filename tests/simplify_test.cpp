@@ -87,6 +87,37 @@ TEST_CASE("simplify: no rewrite that only real numbers allow") {
   CHECK(simple("%c2 = lt %a, %b\n%y = not %c2").substr(0, 3) == "not");
 }
 
+TEST_CASE("simplify: what a range rules out goes") {
+  CHECK(simple("%t = tanh %a\n%y = clamp %t, -3, 3") == "tanh %a");
+  CHECK(simple("%t = tanh %a\n%y = clamp %t, -1, 1") == "tanh %a");
+  CHECK(simple("%t = tanh %a\n%y = clamp %t, -1, 0.5").starts_with("min "));
+  CHECK(simple("%t = tanh %a\n%y = clamp %t, -0.5, 1").starts_with("max "));
+  CHECK(simple("%t = tanh %a\n%s = add %t, 3\n%y = clamp %s, 0, 6").starts_with("add "));
+  CHECK(simple("%t = sin %a\n%s = mul %t, 2\n%y = max %s, -2").starts_with("mul "));
+  CHECK(simple("%t = sin %a\n%s = mul %t, 2\n%y = max %s, -1.9").starts_with("max "));
+  CHECK(simple("%t = sigmoid %a\n%y = max %t, 0") == "sigmoid %a");
+  CHECK(simple("%t = exp %a\n%y = abs %t") == "exp %a");
+  CHECK(simple("%t = abs %a\n%y = max %t, 0") == "abs %a");
+  CHECK(simple("%t = abs %a\n%m = neg %t\n%y = min %m, -0").starts_with("neg "));
+  CHECK(simple("%t = max %a, 1\n%u = min %b, 0\n%y = max %t, %u").starts_with("max "));
+  CHECK(simple("%t = sigmoid %a\n%l = gt %t, 2\n%y = select %l, %a, %b") == "%b");
+  CHECK(simple("%t = sigmoid %a\n%l = ne %t, 2\n%y = select %l, %a, %b") == "%a");
+  CHECK(simple("%t = sigmoid %a\n%l = isinf %t\n%y = select %l, %a, %b") == "%b");
+  CHECK(simple("%f = cast %n {dtype = f32}\n%l = isnan %f\n%y = select %l, %a, %b") == "%b");
+}
+
+TEST_CASE("simplify: no range that NaN or the sign of a zero breaks") {
+  CHECK(simple("%y = max %a, 0") == "max %a, 0");
+  CHECK(simple("%t = sqrt %a\n%y = max %t, 0").starts_with("max "));  // sqrt(-0) is -0
+  CHECK(simple("%t = sigmoid %a\n%y = min %b, 2") == "min %b, 2");
+  CHECK(simple("%t = tanh %a\n%u = sin %b\n%v = add %u, 4\n%y = max %t, %v")
+            .starts_with("max "));  // NaN of tanh
+  CHECK(simple("%t = sigmoid %a\n%l = lt %t, 2\n%y = select %l, %a, %b").starts_with("select "));
+  CHECK(simple("%t = exp %a\n%u = mul %t, 0\n%y = max %u, 1").starts_with("max "));  // 0 times inf
+  CHECK(simple("%t = exp %a\n%u = exp %b\n%v = sub %t, %u\n%l = isnan %v\n%y = select %l, %a, %b")
+            .starts_with("select "));
+}
+
 TEST_CASE("simplify: integers wrap") {
   CHECK(simple("%y = sub %a, %a", "i32") == "constant i32[225] 0");
   CHECK(simple("%y = mul %a, 0", "i64") == "constant i64[225] 0");

@@ -17,7 +17,7 @@ std::string emit(std::span<const kernel::Kernel> kernels, const std::string& nam
   llvm::LLVMContext context;
   llvm::Module module(name, context);
   for (const kernel::Kernel& k : kernels) {
-    llvm::Function* f = KernelEmitter(module, k).run();
+    llvm::Function* f = KernelEmitter(module, k, options).run();
     if (!options.fast_math) continue;
     for (llvm::BasicBlock& block : *f) {
       for (llvm::Instruction& i : block) {

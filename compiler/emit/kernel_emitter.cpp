@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/emit/division.h"
 #include "compiler/emit/scalar.h"
 #include "ir/simt.h"
 #include "support/error.h"
@@ -47,8 +48,31 @@ bool small(const Index& e) {
 
 }  // namespace
 
-KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k)
-    : module_(module), context_(module.getContext()), k_(k), b_(context_), line_(first_line(k) - 1) {}
+KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k, const Options& options)
+    : module_(module), context_(module.getContext()), k_(k), options_(options), b_(context_), line_(first_line(k) - 1) {
+  count_divisions(k.body, 1);
+}
+
+void KernelEmitter::count_divisions(const Block& stmts, double times) {
+  for (const Stmt& s : stmts) {
+    if (const auto* loop = std::get_if<For>(&s.op)) {
+      count_divisions(loop->body,
+                      loop->level == Level::serial ? times * static_cast<double>(loop->var.extent) : times);
+    } else if (const auto* branch = std::get_if<If>(&s.op)) {
+      count_divisions(branch->body, times);
+    } else {
+      std::visit(
+          [&](const auto& op) {
+            if constexpr (requires { op.result; }) executions_[op.result] = times;
+          },
+          s.op);
+      const auto* apply = std::get_if<Apply>(&s.op);
+      if (apply == nullptr || apply->op != ScalarOp::div) continue;
+      const ValueId by = apply->args[1];
+      divisions_[by] += times / executions_[by] * info(apply->result).width / info(by).width;
+    }
+  }
+}
 
 llvm::Function* KernelEmitter::run() {
   llvm::Type* pointer = llvm::PointerType::get(context_, 1);
@@ -198,6 +222,7 @@ Value* KernelEmitter::inside(const std::vector<IndexBound>& bounds, int lane) {
 void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context_, s.value)}; }
 
 void KernelEmitter::emit(const Apply& s) {
+  if (s.op == ScalarOp::div && !options_.fast_math && divide(s)) return;
   Lanes out;
   llvm::SmallVector<DType, 3> types;
   for (const ValueId a : s.args) types.push_back(info(a).dtype);
@@ -207,6 +232,25 @@ void KernelEmitter::emit(const Apply& s) {
     out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
   }
   values_[s.result] = std::move(out);
+}
+
+// Lanes with one divisor are divided together.
+bool KernelEmitter::divide(const Apply& s) {
+  constexpr double kReused = 4;
+  const ValueId by = s.args[1];
+  const int width = info(s.result).width;
+  Lanes out;
+  for (int i = 0; i < width;) {
+    Value* y = lane(by, i);
+    Lanes elements;
+    for (; i < width && lane(by, i) == y; ++i) elements.push_back(lane(s.args[0], i));
+    const double uses = divisions_[by] * (info(by).width == 1 ? 1.0 : static_cast<double>(elements.size()));
+    const auto divisor = Divisor::of(b_, y, uses >= kReused);
+    if (!divisor) return false;
+    out.append(divisor->divide(b_, elements));
+  }
+  values_[s.result] = std::move(out);
+  return true;
 }
 
 void KernelEmitter::emit(const Fold& s) {

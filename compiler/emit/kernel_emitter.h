@@ -7,21 +7,24 @@
 
 #include <unordered_map>
 
+#include "compiler/emit/emit.h"
 #include "ir/kernel.h"
 
 namespace bz::emit {
 
 class KernelEmitter {
  public:
-  KernelEmitter(llvm::Module& module, const kernel::Kernel& k);
+  KernelEmitter(llvm::Module& module, const kernel::Kernel& k, const Options& options);
   llvm::Function* run();
 
  private:
   using Lanes = llvm::SmallVector<llvm::Value*, 8>;
 
   void block(const kernel::Block& stmts);
+  void count_divisions(const kernel::Block& stmts, double times);
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
+  bool divide(const kernel::Apply& s);  // false when the division instruction is to be used
   void emit(const kernel::Fold& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);
@@ -82,6 +85,9 @@ class KernelEmitter {
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   const kernel::Kernel& k_;
+  const Options& options_;
+  std::unordered_map<kernel::ValueId, double> executions_;  // of the statement that makes a value
+  std::unordered_map<kernel::ValueId, double> divisions_;   // by a value, for each time that it is made
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
   int line_;  // of kernel::print(), of the statement being emitted

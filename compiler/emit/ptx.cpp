@@ -126,7 +126,7 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
 
 // Register arrays become values, indices are shared and leave the loops. The code generator does the same again for
 // what it expands, and the assembler of the driver unrolls and schedules, so that more passes change no kernel we have
-// (LLVM's O2 took four times as long and saved 1 % of the instructions; 18 programs, sm_90, 2026-11-29).
+// (LLVM's O2 took three times as long for as many instructions; 18 programs, sm_90, 2026-11-29).
 void optimize(llvm::Module& m, llvm::TargetMachine& machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -155,10 +155,10 @@ void optimize(llvm::Module& m, llvm::TargetMachine& machine) {
   passes.run(m, modules);
 }
 
-void verify(llvm::Module& m, std::string_view when) {
+void verify(llvm::Module& m) {
   std::string problem;
   llvm::raw_string_ostream stream(problem);
-  if (llvm::verifyModule(m, &stream)) throw InternalError(fmt::format("module {}: {}", when, problem));
+  if (llvm::verifyModule(m, &stream)) throw InternalError("module after binding for PTX: " + problem);
 }
 
 }  // namespace
@@ -181,9 +181,8 @@ Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, con
   m.setTargetTriple(machine->getTargetTriple());
   m.setDataLayout(machine->createDataLayout());
   bind_primitives(m, kernels, target.sm);
-  verify(m, "after binding for PTX");
+  verify(m);
   optimize(m, *machine);
-  verify(m, "after optimisation");
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;

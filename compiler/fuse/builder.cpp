@@ -107,7 +107,12 @@ std::optional<Region> RegionBuilder::build(NodeId root, const std::vector<Furthe
   for (const NodeId r : roots) {
     if (instances_[static_cast<std::size_t>(by_node_[r][0])].expr.source == r) return std::nullopt;
   }
-  return finish(roots);
+  Region region = finish(roots);
+  for (const Root& r : region.roots) {  // every element is stored once
+    if (region.domains() * (r.varies ? region.domain_size() : 1) != graph_.type(r.node).elements())
+      return std::nullopt;
+  }
+  return region;
 }
 
 const std::vector<Index>& RegionBuilder::indices_of(NodeId root) const {

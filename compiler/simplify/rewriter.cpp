@@ -139,8 +139,19 @@ NodeId Rewriter::add(const Draft& draft) {
   NodeId id = std::visit(AddNode{out_, draft}, draft.attrs);
   check(out_.type(id) == draft.type, "simplify drafted a node of another type");
   rounded_.push_back(compute_rounded(draft));
+  ranges_.push_back(compute_range(draft));
   known_.emplace(key, id);
   return id;
+}
+
+Range Rewriter::compute_range(const Draft& draft) const {
+  std::vector<Range> operands;
+  std::vector<DType> dtypes;
+  for (NodeId x : draft.operands) {
+    operands.push_back(range(x));
+    dtypes.push_back(type(x).dtype);
+  }
+  return range_of(draft.attrs, draft.type.dtype, operands, dtypes);
 }
 
 bool Rewriter::compute_rounded(const Draft& draft) const {

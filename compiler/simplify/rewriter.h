@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/simplify/range.h"
 #include "ir/graph.h"
 
 namespace bz {
@@ -41,6 +42,7 @@ class Rewriter {
   const Scalar* constant_value(NodeId id) const;
   // The operands of `id` when it is a map with this op.
   const std::vector<NodeId>* operands_of(NodeId id, ScalarOp op) const;
+  const Range& range(NodeId id) const { return ranges_[static_cast<std::size_t>(id)]; }
   // True when the elements of `id` have the precision of its type. Results of f16 and bf16 arithmetic do not:
   // they are f32 until a cast rounds them.
   bool is_rounded(NodeId id) const { return rounded_[static_cast<std::size_t>(id)]; }
@@ -61,11 +63,13 @@ class Rewriter {
  private:
   NodeId add(const Draft& draft);
   bool compute_rounded(const Draft& draft) const;
+  Range compute_range(const Draft& draft) const;
 
   const ir::Graph& from_;
   ir::Graph out_;
   std::vector<NodeId> moved_;  // by node of the old graph
   std::vector<bool> rounded_;  // by node of the new graph
+  std::vector<Range> ranges_;
   std::unordered_multimap<std::size_t, NodeId> known_;
 };
 

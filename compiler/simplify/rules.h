@@ -19,6 +19,7 @@ std::span<const Rule> rules();  // in the order in which they are tried
 
 std::optional<NodeId> order_operands(Rewriter& rw, const Draft& draft);  // arithmetic.cpp
 std::optional<NodeId> simplify_arithmetic(Rewriter& rw, const Draft& draft);
+std::optional<NodeId> use_ranges(Rewriter& rw, const Draft& draft);      // ranges.cpp
 std::optional<NodeId> simplify_casts(Rewriter& rw, const Draft& draft);  // casts.cpp
 std::optional<NodeId> fold_constants(Rewriter& rw, const Draft& draft);  // constants.cpp
 std::optional<NodeId> fold_iota(Rewriter& rw, const Draft& draft);

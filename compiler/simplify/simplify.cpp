@@ -12,6 +12,7 @@ std::span<const Rule> rules() {
       {"fold-constants", fold_constants},
       {"fold-iota", fold_iota},
       {"arithmetic", simplify_arithmetic},
+      {"ranges", use_ranges},
       {"casts", simplify_casts},
       {"compose-views", compose_views},
       {"map-before-view", map_before_view},

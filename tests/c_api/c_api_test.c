@@ -47,7 +47,8 @@ static const char* const kSoftmax =
 static const char* const kNorm =
     "graph norm(N = 4, C = 8, P = 4096) {\n"
     "  %x = input f32[N, C, P]\n"
-    "  %n = group_norm %x {groups = 2}\n"
+    "  %m = mean %x {axes = [0], keepdims = true}\n"
+    "  %n = sub %x, %m\n"
     "  %y = logsumexp %n {axes = [1]}\n"
     "  output %y\n"
     "}";

@@ -134,6 +134,9 @@ constexpr Level kLevels[] = {
     {"warps of a block", "lanes=reduced,vector=1,kept=2,reduced=128,unroll=1"},
     {"more warps than lanes", "lanes=reduced,vector=1,kept=16,reduced=64,unroll=1"},
     {"a whole block", "lanes=reduced,vector=4,kept=1,reduced=1024,unroll=1"},
+    {"blocks of a cluster", "lanes=reduced,vector=1,kept=1,reduced=32,cluster=2,unroll=1"},
+    {"a whole cluster", "lanes=reduced,vector=2,kept=2,reduced=64,cluster=8,unroll=1"},
+    {"columns of a cluster", "lanes=kept,vector=1,kept=32,reduced=4,cluster=4,unroll=1"},
     {"columns", "lanes=kept,vector=2,kept=32,reduced=1,unroll=2"},
     {"columns of a block", "lanes=kept,vector=1,kept=32,reduced=8,unroll=1"},
 };

@@ -14,3 +14,4 @@ trap 'rm -rf "$work"' EXIT
 "$cmake" -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" "$@" >/dev/null
 "$cmake" --build "$work/build"
 "$work/build/app"
+"$work/build/c_app"

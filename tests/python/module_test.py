@@ -196,7 +196,8 @@ class ModuleTest(unittest.TestCase):
 NORM = """
 graph norm(N = 4, C = 8, P = 4096) {
   %x = input f32[N, C, P]
-  %n = group_norm %x {groups = 2}
+  %m = mean %x {axes = [0], keepdims = true}
+  %n = sub %x, %m
   %y = logsumexp %n {axes = [1]}
   output %y
 }"""
