@@ -131,6 +131,7 @@ bool RegionBuilder::attempt(NodeId root, const std::vector<Further>& further) {
   by_node_.clear();
   open_ = {};
   sources_.clear();
+  results_.clear();
   cuts_.clear();
   roots_ = {root};
   for (const Further& f : further) roots_.insert(f.node);
@@ -244,6 +245,9 @@ void RegionBuilder::expand(int id) {
     if (static_cast<int>(instances_.size()) > limits_.operations)
       return become_load(id, CutReason::too_many_operations);
     if (static_cast<int>(sources_.size()) + open > limits_.arguments)
+      return become_load(id, CutReason::too_many_arguments);
+    if (stored_(node_id) && results_.insert(node_id).second &&
+        static_cast<int>(results_.size()) > limits_.results)
       return become_load(id, CutReason::too_many_arguments);
   }
   switch (node.kind()) {
@@ -564,6 +568,12 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
   std::erase_if(cuts_,
                 [&](const Cut& c) { return place[static_cast<std::size_t>(by_node_[c.from][0])] < 0; });
   return region;
+}
+
+std::vector<NodeId> RegionBuilder::computed() const {
+  std::vector<NodeId> nodes;
+  for (const auto& [node, where] : where_is_) nodes.push_back(node);
+  return nodes;
 }
 
 bool RegionBuilder::add_root(Region& region, NodeId node) {

@@ -39,6 +39,8 @@ class RegionBuilder {
   // Variables of the first root's axes, of the region last built; none when an axis had to be divided.
   std::vector<IndexVar> axis_vars() const { return splits_.empty() ? vars_ : std::vector<IndexVar>{}; }
 
+  // Nodes that have a value in the region last built, in order.
+  std::vector<NodeId> computed() const;
   // True when `node` can be stored by the region just built, which computes it already; adds it as a root.
   bool add_root(Region& region, NodeId node);
 
@@ -83,6 +85,7 @@ class RegionBuilder {
   std::map<NodeId, std::vector<int>> by_node_;
   std::priority_queue<std::pair<NodeId, int>> open_;
   std::set<NodeId> sources_, roots_;
+  std::set<NodeId> results_;  // computed here, and stored for some other reason
   std::vector<Cut> cuts_;
   // Of the region last built: for every node its instance's indices, by expression.
   std::map<NodeId, std::pair<ExprId, std::vector<Index>>> where_is_;

@@ -66,11 +66,14 @@ class Fuser {
 
   // Values that must be stored and are computed here anyway.
   void add_inner_roots(Region& region) {
-    const std::vector<NodeId> candidates(pending_.begin(), pending_.end());
-    for (const NodeId n : candidates) {
-      if (!builder_.add_root(region, n)) continue;
-      if (cyclic(region)) region.roots.pop_back();
+    const auto first = static_cast<std::ptrdiff_t>(region.roots.size());
+    for (const NodeId n : builder_.computed()) {
+      if (pending_.contains(n)) builder_.add_root(region, n);
     }
+    const std::set<NodeId> needed = needs(region);
+    region.roots.erase(std::remove_if(region.roots.begin() + first, region.roots.end(),
+                                      [&](const Root& r) { return needed.contains(r.node); }),
+                       region.roots.end());
   }
 
   // Other stored nodes whose region walks over some of the same data in the same way: both are computed from one read.
@@ -173,23 +176,32 @@ class Fuser {
 
   // Whether the region would have to wait for one of its own roots.
   bool cyclic(const Region& region) const {
-    std::set<NodeId> roots;
-    for (const Root& r : region.roots) roots.insert(r.node);
-    std::vector<NodeId> work = region.sources();
-    std::set<NodeId> seen(work.begin(), work.end());
+    const std::set<NodeId> needed = needs(region);
+    return std::any_of(region.roots.begin(), region.roots.end(),
+                       [&](const Root& r) { return needed.contains(r.node); });
+  }
+
+  // What must be there before the region runs, inputs apart, down to its first root.
+  std::set<NodeId> needs(const Region& region) const {
+    // A node comes after its operands. Only a region with several roots may wait for a later node than one of its own.
+    NodeId lowest = owner_.empty() ? region.roots[0].node : owner_.begin()->first;
+    for (const Root& r : region.roots) lowest = std::min(lowest, r.node);
+    std::set<NodeId> seen;
+    std::vector<NodeId> work;
+    const auto add = [&](const std::vector<NodeId>& nodes) {
+      for (const NodeId n : nodes) {
+        if (n >= lowest && !is_input(n) && seen.insert(n).second) work.push_back(n);
+      }
+    };
+    add(region.sources());
     while (!work.empty()) {
       const NodeId n = work.back();
       work.pop_back();
-      if (roots.contains(n) && !is_input(n)) return true;
       const auto owner = owner_.find(n);
-      const std::vector<NodeId> next =
-          owner != owner_.end() ? fusion_.regions[static_cast<std::size_t>(owner->second)].sources()
-                                : graph_.node(n).operands;
-      for (const NodeId m : next) {
-        if (seen.insert(m).second) work.push_back(m);
-      }
+      add(owner != owner_.end() ? fusion_.regions[static_cast<std::size_t>(owner->second)].sources()
+                                : graph_.node(n).operands);
     }
-    return false;
+    return seen;
   }
 
   // Inputs and outputs have their own type in memory, temporaries the compute type. An f16 or bf16 output that another

@@ -115,7 +115,7 @@ class Grouper {
     for (const int home : homes) {
       Team& team = teams_[static_cast<std::size_t>(home)];
       std::optional<Team> joined = common(i, team);
-      if (!joined || !tables_fit(*joined)) continue;
+      if (!joined || !tables_fit(*joined) || !arguments_fit(*joined)) continue;
       if (const std::string why = choose_cluster(i, team, *joined); !why.empty()) {
         for (Cut& c : cuts_) {
           if (stored(i, c.from) == nullptr) continue;
@@ -237,6 +237,16 @@ class Grouper {
       }
     }
     return bytes <= kTableBytes;
+  }
+
+  bool arguments_fit(const Team& joined) {
+    std::set<NodeId> read;
+    std::size_t written = 0;
+    for (const int m : joined.members) {
+      for (const NodeId s : region(m).sources()) read.insert(s);
+      written += region(m).roots.size();
+    }
+    return read.size() + written <= kMostArguments;
   }
 
   // Nodes that member `p` gives to other members.

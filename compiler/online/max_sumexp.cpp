@@ -121,14 +121,17 @@ std::vector<int> reduction_depths(const ir::Graph& g) {
   return depths;
 }
 
-// The state that all the sums over one maximum are components of.
+// The state that the sums over one maximum are components of.
 struct State {
+  // A thread holds a register for each, and the kernel takes an address; further ones stay sums of their own.
+  static constexpr std::ptrdiff_t kMostWeights = 32;
   std::vector<NodeId> weights;
 
-  int component(NodeId weight) {
+  std::optional<int> component(NodeId weight) {
     if (weight == kNoNode) return 1;
     const auto at = std::find(weights.begin(), weights.end(), weight);
     const auto position = at - weights.begin();
+    if (position == kMostWeights) return std::nullopt;
     if (at == weights.end()) weights.push_back(weight);
     return 2 + static_cast<int>(position);
   }
@@ -170,8 +173,10 @@ void match_max_sumexp(const ir::Graph& g, Replacements& out) {
       // A weight that waits for more reductions than x would make the maximum wait too, or for itself.
       const auto depth = [&](NodeId n) { return depths[static_cast<std::size_t>(n)]; };
       if (weight != kNoNode && depth(weight) > depth(e->of.x)) continue;
-      sums.push_back({id, factor, *e, states[e->of].component(weight)});
-      break;
+      if (const std::optional<int> component = states[e->of].component(weight)) {
+        sums.push_back({id, factor, *e, *component});
+        break;
+      }
     }
   }
   for (const Sum& sum : sums) {

@@ -111,38 +111,34 @@ static void put_in_order(Region& r) {
 }
 
 int live_registers(const Region& region) {
-  std::vector<bool> computed(region.exprs.size(), false);
-  // Marks what `phase` computes anew; returns the registers of what it takes from before.
-  const auto walk = [&](int phase, std::vector<bool>& known, std::vector<bool>& taken) {
+  const int phases = region.phases();
+  // By expression: the phase that computes it and the last one that takes it from before.
+  std::vector<int> computed(region.exprs.size(), phases), taken(region.exprs.size(), 0);
+  for (int phase = 0; phase < phases; ++phase) {
     std::vector<bool> wanted(region.exprs.size(), false);
     for (const ExprId t : targets(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
-    const std::vector<bool> before = known;
     for (std::size_t i = region.exprs.size(); i-- > 0;) {
       const Expr& e = region.exprs[i];
       if (!wanted[i] || !e.varies) continue;
-      if (before[i]) {
-        taken[i] = e.kind != Expr::Kind::index;
+      if (computed[i] < phase) {
+        taken[i] = phase;
         continue;
       }
-      known[i] = true;
+      computed[i] = phase;
       for (const ExprId o : e.operands) wanted[static_cast<std::size_t>(o)] = true;
     }
-  };
-  int most = 0;
-  for (int phase = 0; phase + 1 < region.phases(); ++phase) {
-    std::vector<bool> ignored(region.exprs.size(), false), taken(region.exprs.size(), false);
-    walk(phase, computed, ignored);
-    std::vector<bool> later = computed;
-    for (int next = phase + 1; next < region.phases(); ++next) {
-      walk(next, later, taken);
-      // What only later phases compute is not there yet.
-      for (std::size_t i = 0; i < taken.size(); ++i) taken[i] = taken[i] && computed[i];
-    }
-    int registers = 0;
-    for (std::size_t i = 0; i < taken.size(); ++i)
-      registers += taken[i] ? std::max(1, size_of(region.exprs[i].dtype) / 4) : 0;
-    most = std::max(most, registers);
   }
+  // Live after each phase: what has been computed and will be taken.
+  std::vector<int> change(static_cast<std::size_t>(phases) + 1, 0);
+  for (std::size_t i = 0; i < region.exprs.size(); ++i) {
+    const Expr& e = region.exprs[i];
+    if (taken[i] == 0 || e.kind == Expr::Kind::index) continue;
+    const int registers = std::max(1, size_of(e.dtype) / 4);
+    change[static_cast<std::size_t>(computed[i])] += registers;
+    change[static_cast<std::size_t>(taken[i])] -= registers;
+  }
+  int most = 0, live = 0;
+  for (const int c : change) most = std::max(most, live += c);
   return most;
 }
 
