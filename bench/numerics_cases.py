@@ -152,6 +152,25 @@ def edges():
         ]).astype("f4").view(np.uint32)).view("f4")
 
 
+# Where the errors were largest when functions ran on every f32 between 2^-10 and the ends of the interval (64
+# for sin, cos and tan).
+HARDEST = {
+    "exp": "0x1.7906e8p+3",
+    "exp2": "-0x1.f9b35ep+6",
+    "expm1": "0x1.877216p-2",
+    "log": "0x1.47b394p-1",
+    "log1p": "0x1.5586bep-2",
+    "log2": "0x1.5561bp+0",
+    "rsqrt": "0x1.019566p+0",
+    "sin": "0x1.8bd9c8p+5",
+    "cos": "0x1.5347d4p+4",
+    "tan": "0x1.1b4e6ap+0",
+    "tanh": "0x1.09e4c2p-1",
+    "sigmoid": "-0x1.f5ae4ep+0",
+    "erf": "0x1.e11154p-1",
+}
+
+
 def few_edges():
     """Those that pairs and triples are made of."""
     values = [0, 1.4e-45, 1.1754942e-38, 2.0**-126, 0.25, 0.5, 1, 1.5, 2, 3, 10, 33, 127, 1e9, 2.0**24]
@@ -160,7 +179,7 @@ def few_edges():
 
 
 def scalar_inputs(scalar, arity, count, rng):
-    """`arity` arrays: the edges, then `count` of random bits, of log-uniform distances from the origin and of
+    """`arity` arrays: the edges and the hardest, then `count` of random bits, of log-uniform distances from the origin and of
     uniform numbers in the interval."""
     lo, hi = scalar.interval
     bits = [rng.integers(0, 2**32, count, np.uint32).view("f4") for _ in range(arity)]
@@ -179,7 +198,11 @@ def scalar_inputs(scalar, arity, count, rng):
         with np.errstate(divide="ignore"):
             logarithmic = [base, rng.uniform(-150, 129, count) / np.log2(base.astype("f8"))]
     uniform = [rng.uniform(lo, hi, count) for _ in range(arity)]
-    special = [edges()] if arity == 1 else np.meshgrid(*[few_edges()] * arity)
+    if arity == 1:
+        hardest = float.fromhex(HARDEST.get(scalar.name, "0"))
+        special = [np.concatenate([edges(), [np.float32(hardest)]])]
+    else:
+        special = np.meshgrid(*[few_edges()] * arity)
     with np.errstate(over="ignore"):
         return [
             np.concatenate([part.reshape(-1).astype("f4")
