@@ -271,13 +271,13 @@ def figure(error):
 def line(result):
     """For the terminal; PyTorch's error in parentheses."""
     if "error" in result:
-        return f"{result['name']:44}{result['error']}"
+        return f"{result['name']:48}{result['error']}"
     operations = result.get("operations", {"": result})
     parts = [
         f"{name} {figure(o['braze'])}" + (f" ({figure(o['torch'])})" if "torch" in o else "")
         for name, o in operations.items()
     ]
-    return f"{result['name']:44}" + "  ".join(p.strip() for p in parts)
+    return f"{result['name']:48}" + "  ".join(p.strip() for p in parts)
 
 
 def markdown_row(cells):

@@ -336,6 +336,17 @@ def one_large(rng, rows, width):
     return x
 
 
+def zero_first(rng, rows, width):
+    """Far from what a pivot taken at the beginning expects."""
+    x = 1e7 + 4 * rng.standard_normal((rows, width))
+    x[:, 0] = 0
+    return x
+
+
+def log_normal(rng, rows, width):
+    return np.exp(4 * rng.standard_normal((rows, width)))
+
+
 def masked(rng, rows, width):
     """Half of the elements are -inf, in row 0 all and in row 1 all but one."""
     x = np.where(rng.random((rows, width)) < 0.5, -np.inf, rng.standard_normal((rows, width)))
@@ -357,6 +368,8 @@ DATA = [
     Data("uniform in ±80", uniform(80)),
     Data("uniform in ±1e4", uniform(1e4)),
     Data("normal, one element 1e4", one_large),
+    Data("normal, mean 1e7, deviation 4, first element 0", zero_first),
+    Data("log-normal, deviation 4", log_normal),
     Data("half of the row -inf; all; all but one", masked, infinite=True),
     Data("normal, rows of 65536", normal(), 4, 65536),
     Data("normal, mean 1e4, rows of 65536", normal(1e4), 4, 65536),
