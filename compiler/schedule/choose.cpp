@@ -88,6 +88,35 @@ void set_threads(Schedule& s, const Region& region, int threads) {
   while (threads_of(s) > threads) (s.threads_kept > 1 ? s.threads_kept : s.threads_reduced) /= 2;
 }
 
+// More than a block holds: a cluster of blocks holds it. Where a multiprocessor has two blocks, one loads while the other
+// computes, so the domain is first spread as thin as that takes: clusters of up to 8, and of 16 only with little a thread,
+// because few of those fit. Softmax of rows of 65536, 131072, 262144 took 614, 639, 709 us so; 676, 729, 769 us with one
+// block a multiprocessor (H200, 2026-11).
+void add_clusters(std::vector<Schedule>& out, Schedule s, std::int64_t size, const Target& target) {
+  struct Spread {
+    Keep keep;
+    int threads, first, last;      // sizes of the cluster
+    std::int64_t most_per_thread;  // elements
+  };
+  static constexpr std::int64_t kAny = 1 << 20;
+  static constexpr Spread kSpreads[] = {
+      {Keep::registers, 256, 2, 8, 64},     {Keep::registers, 512, 16, 16, 32},
+      {Keep::registers, 512, 2, 8, kAny},   {Keep::shared, 1024, 2, 8, kAny},
+      {Keep::registers, 512, 16, 16, kAny}, {Keep::shared, 1024, 16, 16, kAny}};
+  for (const Spread& spread : kSpreads) {
+    for (int cluster = spread.first; cluster <= std::min(spread.last, target.max_cluster); cluster *= 2) {
+      if (ceil_div(size, static_cast<std::int64_t>(cluster) * spread.threads) > spread.most_per_thread)
+        continue;
+      s.cluster = cluster;
+      s.keep = spread.keep;
+      s.unroll = std::max(1, 16 / s.vector);
+      s.threads_kept = 1;
+      s.threads_reduced = spread.threads;
+      out.push_back(s);
+    }
+  }
+}
+
 // Rows: threads along the reduced variable.
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team) {
   std::vector<Schedule> out;
@@ -109,7 +138,7 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
   const std::int64_t vectors = ceil_div(size, s.vector);
   const auto with_threads = [&](int threads) {
     s.threads_reduced = threads;
-    const std::int64_t each = ceil_div(vectors, std::int64_t{threads} * (team == 1 ? s.cluster : 1));
+    const std::int64_t each = ceil_div(vectors, threads);
     s.unroll = std::min(power_at_least(each), std::max(1, 16 / s.vector));
     // Small domains share a block, as long as all multiprocessors have work.
     s.threads_kept = 1;
@@ -132,16 +161,7 @@ std::vector<Schedule> row_candidates(const Region& region, const Target& target,
       s.keep = Keep::shared;
       with_threads(std::min(1024, std::max(wanted, 64)));
       out.push_back(s);
-      // More than a block holds: a cluster of blocks holds it. Few blocks a cluster, each holds much.
-      for (int cluster = 2; team == 1 && cluster <= target.max_cluster; cluster *= 2) {
-        s.cluster = cluster;
-        for (const Keep keep : {Keep::registers, Keep::shared}) {
-          s.keep = keep;
-          with_threads(keep == Keep::registers ? 512 : 1024);
-          out.push_back(s);
-        }
-      }
-      s.cluster = team == 1 ? 1 : s.cluster;
+      if (team == 1) add_clusters(out, s, size, target);
     }
     s.keep = Keep::nothing;
     with_threads(std::clamp(wanted, 64, region.phases() > 1 ? 1024 : 512));

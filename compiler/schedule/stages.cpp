@@ -57,6 +57,11 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
     }
   }
   if (bounds.threads == 0) bounds.threads = threads;
+  if (bounds.threads % 32 != 0) {
+    throw Error(fmt::format(
+        "kernel {} cannot have blocks of {} threads: its stages wait for each other in whole warps of 32",
+        group.name, bounds.threads));
+  }
   // Stages have the shared memory that tables and earlier stages leave.
   for (const Table& t : group.tables)
     left.max_shared_bytes -= static_cast<int>((t.elements * size_of(t.dtype) + 15) / 16 * 16);
