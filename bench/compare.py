@@ -29,6 +29,8 @@ from cases import all_cases  # noqa: E402
 
 CHECKED_ELEMENTS = 1 << 24  # above which a NumPy reference looks at slices
 TOLERANCE = {"f32": 5e-5, "f16": 2e-3, "bf16": 1.6e-2}
+# A smaller result is held to the spacing of the type's subnormal numbers.
+SMALLEST = {"f32": 0, "f16": 2**-24 / TOLERANCE["f16"], "bf16": 0}
 READ_ONLY_SHARE = 0.02  # of the bytes written, below which a case counts as reading
 
 
@@ -163,11 +165,11 @@ class TorchBackend:
 # ---- checks ----
 
 
-def difference(got, expected):
-    """The largest difference, relative to the larger of an element and the root mean square of all."""
+def difference(got, expected, smallest):
+    """The largest difference, relative to an element, the root mean square of all or `smallest`, which is largest."""
     if not np.array_equal(np.isfinite(got), np.isfinite(expected)):
         return float("inf")
-    scale = np.maximum(np.abs(expected), np.sqrt(np.mean(expected * expected)))
+    scale = np.maximum(np.abs(expected), max(smallest, np.sqrt(np.mean(expected * expected))))
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = np.where(got == expected, 0, np.abs(got - expected) / scale)
     return float(errors.max(initial=0))
@@ -195,10 +197,10 @@ def check(backend, case, exe, inputs, output):
     found = {}
     small = sliced(backend, case, inputs, output)
     if small is not None:
-        found["float64"] = difference(small[-1], case.reference(*small[:-1]))
+        found["float64"] = difference(small[-1], case.reference(*small[:-1]), SMALLEST[case.dtype])
     if backend.torch is not None:
         expected = case.torch(backend.torch, *inputs)
-        found["PyTorch"] = whole_difference(backend, output, expected)
+        found["PyTorch"] = whole_difference(backend, output, expected, SMALLEST[case.dtype])
         del expected
     for reference, d in found.items():
         if not d <= TOLERANCE[case.dtype]:
@@ -206,7 +208,7 @@ def check(backend, case, exe, inputs, output):
     return found
 
 
-def whole_difference(backend, got, expected):
+def whole_difference(backend, got, expected, smallest):
     """difference() on the GPU, some rows at a time."""
     torch = backend.torch
     if got.shape != expected.shape:
@@ -215,7 +217,7 @@ def whole_difference(backend, got, expected):
     chunk = 1 << 26
     square = sum(
         float(expected[i:i + chunk].double().square().sum()) for i in range(0, expected.numel(), chunk))
-    root = (square / max(1, expected.numel()))**0.5
+    root = max(smallest, (square / max(1, expected.numel()))**0.5)
     largest = 0.0
     for i in range(0, expected.numel(), chunk):
         g, e = got[i:i + chunk].double(), expected[i:i + chunk].double()

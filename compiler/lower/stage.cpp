@@ -125,7 +125,7 @@ class StageLowering {
   void for_each_group(F&& body) {
     if (s_.keep == Keep::registers) {
       const bool first = resident_.empty();
-      for (std::int64_t i = 0; first && i < extent_.groups * s_.unroll; ++i) {
+      for (std::int64_t i = 0; first && i < extent_.vectors; ++i) {
         const std::int64_t vectors = extent_.per_group / s_.unroll;  // elements of a step
         const bool inside = (i > 0 || !extent_.shifted) && (i + 1) * vectors <= region_.domain_size();
         resident_.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !inside));

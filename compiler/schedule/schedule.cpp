@@ -29,9 +29,9 @@ constexpr int kWorkingRegisters = 32;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Elements of a domain that one thread handles, counting the empty ones of the last vectors.
+// Elements of a domain that one thread handles, counting the empty ones of its last vectors.
 std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
-  return e.groups * s.unroll * s.vector;
+  return (s.keep == Keep::registers ? e.vectors : e.groups * s.unroll) * s.vector;
 }
 
 // Shared memory through which the warps of a block and the blocks of a cluster combine what they reduced.
@@ -145,7 +145,9 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
   e.per_group = vector * s.threads_reduced * s.cluster * s.unroll;
-  e.groups = ceil_div(size + (e.shifted ? vector - 1 : 0), e.per_group);
+  const std::int64_t reach = size + (e.shifted ? vector - 1 : 0);
+  e.vectors = ceil_div(reach, e.per_group / s.unroll);
+  e.groups = ceil_div(reach, e.per_group);
   e.first_full = e.shifted ? 1 : 0;
   e.end_full = std::max(e.first_full, size / e.per_group);
   return e;

@@ -60,7 +60,8 @@ struct Extent {
   std::int64_t rows_per_block = 1;  // kept points of a block, or of a cluster that shares them
   std::int64_t blocks = 1;          // so many are needed for the kept points
   bool shifted = false;  // vectors are aligned to memory, not to the domain: its first and last are partial
-  std::int64_t groups = 1;  // iterations of a thread over its domain, `unroll` vectors each
+  std::int64_t vectors = 1;  // of a thread, counting those that are partly or wholly outside of the domain
+  std::int64_t groups = 1;   // iterations of a thread over its domain, `unroll` vectors each
   // Elements of the domain that all threads of a block, or of its cluster, handle in a group.
   std::int64_t per_group = 1;
   // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.

@@ -43,6 +43,8 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
     choices.push_back(s ? force(region, target, *s) : choose_form(region, target, {}));
     return choices;
   }
+  Target left = target;  // what the kernel has of it
+  left.max_cluster = group.cluster;
   // The threads that the stage with the most wants, unless one is forced.
   constexpr int kLeastThreads = 128;
   Bounds bounds{group.cluster, 0};
@@ -51,7 +53,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
     if (const std::optional<Schedule> s = forced(region.name)) {
       bounds.threads = threads_of(*s);
     } else {
-      threads = std::max(threads, threads_of(choose(region, target, bounds).schedule));
+      threads = std::max(threads, threads_of(choose(region, left, bounds).schedule));
     }
   }
   if (bounds.threads == 0) bounds.threads = threads;
@@ -60,11 +62,16 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
         "kernel {} cannot have blocks of {} threads: its stages wait for each other in whole warps of 32",
         group.name, bounds.threads));
   }
-  Target left = target;  // with the shared memory that tables and earlier stages leave
+  // Stages have the shared memory that tables and earlier stages leave.
   for (const Table& t : group.tables)
     left.max_shared_bytes -= static_cast<int>((t.elements * size_of(t.dtype) + 15) / 16 * 16);
   for (Region& region : group.stages) {
     const std::optional<Schedule> s = forced(region.name);
+    if (s && s->cluster != 1 && s->cluster != group.cluster) {
+      throw Error(fmt::format(
+          "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
+          group.name, to_string(*s), region.name, s->cluster, group.cluster));
+    }
     choices.push_back(s ? force(region, left, *s) : choose_form(region, left, bounds));
     left.max_shared_bytes -= static_cast<int>(shared_bytes(region, choices.back().schedule));
     if (!s) continue;
@@ -72,11 +79,6 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
       throw Error(
           fmt::format("kernel {} cannot have schedule '{}' for {}: {} threads, another of its stages has {}",
                       group.name, to_string(*s), region.name, threads_of(*s), bounds.threads));
-    }
-    if (s->cluster != 1 && s->cluster != group.cluster) {
-      throw Error(fmt::format(
-          "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
-          group.name, to_string(*s), region.name, s->cluster, group.cluster));
     }
   }
   return choices;
