@@ -60,7 +60,8 @@ class Printer {
               [&](const Apply& a) {
                 std::vector<std::string> args;
                 for (const ValueId v : a.args) args.push_back(value_name(v));
-                define(depth, a.result, fmt::format("{} {}", info(a.op).text, fmt::join(args, ", ")));
+                define(depth, a.result, fmt::format("{} {}{}", info(a.op).text, fmt::join(args, ", "),
+                                                    a.nonpositive ? " (<= 0)" : ""));
               },
               [&](const Fold& f) {
                 define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value)));

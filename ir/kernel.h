@@ -65,6 +65,7 @@ struct Apply {  // a scalar op, lane by lane
   ValueId result;
   ScalarOp op;
   std::vector<ValueId> args;
+  bool nonpositive = false;  // of exp: the argument is never above 0, or the result does not matter
 };
 struct Fold {  // a commutative op over all lanes of `value`, pairwise
   ValueId result;

@@ -173,8 +173,15 @@ Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chun
   for (std::size_t i = 0; i < chunk.size(); ++i) x.push_back(a.masked(valid[i], chunk[i][0], a.value(-kInf)));
   const Handle m = a.fold(ScalarOp::max, x);
   const Handle pivot = a.select(a.test(ScalarOp::isinf, m), zero, m);
-  for (const Handle v : x) e.push_back(a.un(ScalarOp::exp, a.bin(ScalarOp::sub, v, pivot)));
-  Handles state = {m, a.fold(ScalarOp::add, e)};
+  const bool weighted = chunk[0].size() > 1;
+  for (const Handle v : x) {
+    const Handle shifted = a.bin(ScalarOp::sub, v, pivot);
+    e.push_back(weighted ? a.un(ScalarOp::exp, shifted) : b.exp_nonpositive(shifted, a.t));
+  }
+  Handle sum = a.fold(ScalarOp::add, e);
+  // Above its pivot is an element only where the maximum is +inf: then so is the sum.
+  if (!weighted) sum = a.select(a.test(ScalarOp::eq, m, a.value(kInf)), a.value(kInf), sum);
+  Handles state = {m, sum};
   for (std::size_t w = 1; w < chunk[0].size(); ++w) {
     Handles products;
     for (std::size_t i = 0; i < chunk.size(); ++i) {

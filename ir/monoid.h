@@ -33,6 +33,8 @@ class ScalarBuilder {
   virtual ~ScalarBuilder() = default;
   virtual Handle apply(ScalarOp op, std::span<const Handle> args, DType result) = 0;
   virtual Handle constant(const Scalar& value) = 0;
+  // exp(x) where x is never above 0 (it may be NaN), which can be had for less; above 0 the result is anything.
+  virtual Handle exp_nonpositive(Handle x, DType type) { return apply(ScalarOp::exp, {&x, 1}, type); }
   // A handle may stand for several elements side by side (a vector); the next two see into it. Here: just one.
   // All elements of all of `values` folded to one with a commutative `op`, pairwise: the depth of dependent operations
   // and the rounding error grow with the logarithm.

@@ -48,15 +48,15 @@ std::string loop_name(ScalarOp op, bool f64) {
   return std::string(bz::info(op).text) + (f64 ? "_loop_f64" : "_loop_f32");
 }
 
-// void <op>_loop_<type>(a, b, out, n): out[i] = op(a[i], b[i]); b is not read by unary functions.
-void add_loop(llvm::Module& m, ScalarOp op, bool f64) {
+// void NAME(a, b, out, n): out[i] = function(a[i], b[i]); b is not read by unary functions.
+void add_loop(llvm::Module& m, const std::string& name, llvm::Function* function, bool f64) {
   llvm::LLVMContext& c = m.getContext();
   llvm::Type* type = f64 ? llvm::Type::getDoubleTy(c) : llvm::Type::getFloatTy(c);
   llvm::Type* pointer = llvm::PointerType::get(c, 0);
   llvm::Type* i64 = llvm::Type::getInt64Ty(c);
   auto* f = llvm::Function::Create(
       llvm::FunctionType::get(llvm::Type::getVoidTy(c), {pointer, pointer, pointer, i64}, false),
-      llvm::GlobalValue::ExternalLinkage, loop_name(op, f64), m);
+      llvm::GlobalValue::ExternalLinkage, name, m);
   for (unsigned i = 0; i < 3; ++i) f->addParamAttr(i, llvm::Attribute::NoAlias);
   auto* entry = llvm::BasicBlock::Create(c, "entry", f);
   auto* loop = llvm::BasicBlock::Create(c, "loop", f);
@@ -67,8 +67,8 @@ void add_loop(llvm::Module& m, ScalarOp op, bool f64) {
   llvm::PHINode* i = b.CreatePHI(i64, 2);
   auto element = [&](unsigned arg) { return b.CreateGEP(type, f->getArg(arg), {i}); };
   llvm::SmallVector<llvm::Value*, 2> args = {b.CreateLoad(type, element(0))};
-  if (bz::info(op).arity == 2) args.push_back(b.CreateLoad(type, element(1)));
-  b.CreateStore(b.CreateCall(bz::emit::math_function(m, op, f64), args), element(2));
+  if (function->arg_size() == 2) args.push_back(b.CreateLoad(type, element(1)));
+  b.CreateStore(b.CreateCall(function, args), element(2));
   llvm::Value* next = b.CreateAdd(i, b.getInt64(1));
   i->addIncoming(b.getInt64(0), entry);
   i->addIncoming(next, loop);
@@ -118,14 +118,17 @@ void add_divide_loop(llvm::Module& m, const std::string& name, std::optional<flo
   b.CreateRetVoid();
 }
 
+constexpr const char* kExpNonpositive = "exp_nonpositive";
+
 std::string divide_name(std::size_t i) { return fmt::format("divide_{}", i); }
 
 std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
   auto m = std::make_unique<llvm::Module>("math_test", c);
   for (std::size_t i = 0; i < std::size(kDivisors); ++i) add_divide_loop(*m, divide_name(i), kDivisors[i]);
   add_divide_loop(*m, "divide", std::nullopt);
+  add_loop(*m, kExpNonpositive, bz::emit::exp_nonpositive_function(*m), false);
   for (ScalarOp op : math_ops())
-    for (bool f64 : {false, true}) add_loop(*m, op, f64);
+    for (bool f64 : {false, true}) add_loop(*m, loop_name(op, f64), bz::emit::math_function(*m, op, f64), f64);
   return m;
 }
 
@@ -432,6 +435,26 @@ std::string wrong_quotient(const std::vector<float>& a, const std::vector<float>
     if (!equal) return fmt::format("{:a} / {:a} = {:a}, not {:a}", a[i], b[i], want, got[i]);
   }
   return "";
+}
+
+TEST_CASE("exp of what is never above 0 is accurate down to the smallest subnormal number") {
+  constexpr std::uint64_t kStride = 251;
+  std::vector<float> x = {0.0f, -0.0f, static_cast<float>(-kInf), static_cast<float>(kNan)};
+  for (std::uint64_t bits = 0x80000000U; bits < 0xff800000U; bits += kStride)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  const std::vector<float> y = HostMath::get().run(kExpNonpositive, x, {});
+  CHECK(y[0] == 1);
+  CHECK(y[1] == 1);
+  CHECK(std::bit_cast<std::uint32_t>(y[2]) == 0);
+  CHECK(std::isnan(y[3]));
+  double worst = 0;
+  for (std::size_t i = 4; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    int exponent = 0;
+    std::frexp(exact, &exponent);
+    worst = std::max(worst, std::abs(y[i] - exact) / std::ldexp(1.0, std::max(exponent - 24, -149)));
+  }
+  CHECK(worst < 1);
 }
 
 TEST_CASE("division by a constant is division, bit by bit") {

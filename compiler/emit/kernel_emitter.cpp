@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/emit/division.h"
+#include "compiler/emit/math.h"
 #include "compiler/emit/scalar.h"
 #include "ir/simt.h"
 #include "support/error.h"
@@ -229,6 +230,10 @@ void KernelEmitter::emit(const Apply& s) {
   for (int i = 0; i < info(s.result).width; ++i) {
     llvm::SmallVector<Value*, 3> args;
     for (const ValueId a : s.args) args.push_back(lane(a, i));
+    if (s.nonpositive && types[0] == DType::f32) {
+      out.push_back(b_.CreateCall(exp_nonpositive_function(module_), args));
+      continue;
+    }
     out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
   }
   values_[s.result] = std::move(out);

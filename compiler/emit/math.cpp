@@ -95,4 +95,15 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64) {
   return f;
 }
 
+llvm::Function* exp_nonpositive_function(llvm::Module& m) {
+  constexpr const char* kName = "bz.math.exp_nonpositive.f32";
+  if (llvm::Function* known = m.getFunction(kName)) return known;
+  llvm::Type* type = llvm::Type::getFloatTy(m.getContext());
+  llvm::Function* f = math::define_internal(m, kName, llvm::FunctionType::get(type, {type}, false));
+  f->addFnAttr(llvm::Attribute::AlwaysInline);
+  math::Builder b(&f->getEntryBlock());
+  b.CreateRet(math::f32::exp_nonpositive(Real(b, f->getArg(0))).value());
+  return f;
+}
+
 }  // namespace bz::emit

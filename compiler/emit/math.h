@@ -25,4 +25,7 @@ bool has_math_function(ScalarOp op);
 // its body, creating it on first use. has_math_function(op) must hold.
 llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 
+// The same of exp in f32 for arguments that are never above 0 (NaN stays NaN); a larger one gives anything.
+llvm::Function* exp_nonpositive_function(llvm::Module& m);
+
 }  // namespace bz::emit

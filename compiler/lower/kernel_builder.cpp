@@ -21,6 +21,12 @@ Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType res
   return r;
 }
 
+Handle KernelBuilder::exp_nonpositive(Handle x, DType type) {
+  const Handle r = value(type, width(x));
+  append({Apply{r, ScalarOp::exp, {x}, true}});
+  return r;
+}
+
 Handle KernelBuilder::constant(const Scalar& v) {
   const Handle r = value(v.dtype, 1);
   append({Const{r, v}});

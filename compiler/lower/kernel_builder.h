@@ -23,6 +23,7 @@ class KernelBuilder final : public ScalarBuilder {
 
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
   Handle constant(const Scalar& value) override;
+  Handle exp_nonpositive(Handle x, DType type) override;
   Handle fold(ScalarOp op, std::span<const Handle> values, DType type) override;
   std::vector<Handle> elements(Handle value) override;
 

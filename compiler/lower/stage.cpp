@@ -195,6 +195,7 @@ class StageLowering {
       case Expr::Kind::map: {
         std::vector<Handle> args;
         for (const ExprId o : e.operands) args.push_back(operand(o));
+        if (e.op == ScalarOp::exp && is_below_maximum(e.operands[0])) return b_.exp_nonpositive(args[0], e.dtype);
         const bool rounds = e.op == ScalarOp::cast && e.cast != e.dtype;
         const Handle r = b_.apply(e.op, args, e.op == ScalarOp::cast ? e.cast : e.dtype);
         return rounds ? b_.apply(ScalarOp::cast, std::array{r}, e.dtype) : r;
@@ -208,6 +209,17 @@ class StageLowering {
       case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
     }
     throw InternalError("an expression of no kind");
+  }
+
+  // x - max x: never above 0.
+  bool is_below_maximum(ExprId id) const {
+    const Expr& e = expr(id);
+    if (e.kind != Expr::Kind::map || e.op != ScalarOp::sub) return false;
+    const Expr& m = expr(e.operands[1]);
+    if (m.kind != Expr::Kind::reduce || m.component != 0) return false;
+    const Reduction& r = reduction(m.reduction);
+    const bool largest = r.monoid == Monoid::max || r.monoid == Monoid::max_sumexp;
+    return largest && !r.merge && r.where.empty() && r.operands[0] == e.operands[0];
   }
 
   // What has to be computed for `targets`: inside the domain, and once for it. Kept values end the search.
