@@ -136,6 +136,40 @@ TEST_CASE("16-bit means and softmaxes accumulate in f32") {
                std::vector<double>(512, 1.0 / 512), 0);
 }
 
+TEST_CASE("equal values of every type have their mean, and norms of them are zero") {
+  for (const DType t : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    INFO(name(t));
+    for (const std::int64_t width : {2, 31, 512, 4099}) {
+      const std::vector<double> x(static_cast<std::size_t>(width), 1000);
+      require_near(of_vector("%y = mean %x", x, t), {1000}, 0);
+      require_near(of_vector("%y = var %x", x, t), {0}, 0);
+      require_near(of_rows("%y = layer_norm %x", 1, width, x, t), std::vector<double>(x.size(), 0), 0);
+      require_near(of_rows("%y = rms_norm %x", 1, width, x, t), std::vector<double>(x.size(), 1), 1e-7);
+    }
+    const std::vector<double> x(512, -300);
+    require_near(of_vector("%y = softmax %x {axes = [0]}", x, t), std::vector<double>(512, 1.0 / 512), 0);
+  }
+}
+
+TEST_CASE("max and min of infinities in every type, and of the limits of integers") {
+  for (const DType t : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    INFO(name(t));
+    for (const std::size_t width : {1, 2, 33, 1025}) {
+      const std::vector<double> low(width, -kInf), high(width, kInf);
+      require_near(of_vector("%y = max %x", low, t), {-kInf}, 0);
+      require_near(of_vector("%y = min %x", high, t), {kInf}, 0);
+      require_near(of_vector("%y = argmax %x {axes = [0]}", low, t), {0}, 0);
+      require_near(of_vector("%y = argmin %x {axes = [0]}", high, t), {0}, 0);
+    }
+  }
+  for (const DType t : {DType::i32, DType::i64}) {
+    const double lowest = t == DType::i32 ? -0x1p31 : -0x1p63;
+    INFO(name(t));
+    require_near(of_vector("%y = max %x", {lowest, lowest, lowest}, t), {lowest}, 0);
+    require_near(of_vector("%y = argmax %x {axes = [0]}", {lowest, lowest, lowest}, t), {0}, 0);
+  }
+}
+
 TEST_CASE("compiled max and min of infinities and of one element") {
   require_near(of_vector("%y = max %x", {-kInf, -kInf}), {-kInf}, 0);
   require_near(of_vector("%y = max %x", {-1}), {-1}, 0);
@@ -239,6 +273,40 @@ TEST_CASE("every width, on addresses aligned to their elements only") {
   }
   const ir::Graph wide = parse(rows_program("%y = softmax %x {axes = [1]}", 3, 30522));
   check(wide);
+}
+
+TEST_CASE("rows of every width shared by clusters, on addresses aligned to their elements only") {
+  constexpr std::string_view kRows =
+      "%y = log_softmax %x {axes = [1]} %m = argmax %x {axes = [1]} %v = var %x {axes = [1]} output %m "
+      "output %v";
+  int k = 0;
+  for (const std::int64_t width : {5, 129, 4095, 4097, 8191}) {
+    for (const int cluster : {2, 4, 16}) {
+      const DType t = k % 2 == 0 ? DType::f32 : DType::f16;
+      Options options;
+      options.misaligned = k % 3 != 0;
+      options.seed = static_cast<std::uint64_t>(k++);
+      options.schedule =
+          fmt::format("lanes=reduced,vector={},reduced=32,unroll=2,cluster={},keep={}", 1 << k % 4, cluster,
+                      width > 1000 && cluster < 16 ? "nothing" : "registers");
+      INFO(name(t) << ", width " << width << ", " << options.schedule);
+      check(parse(rows_program(kRows, 3, width, t)), options);
+    }
+  }
+}
+
+TEST_CASE("stages over different axes of every width, on addresses aligned to their elements only") {
+  for (const std::int64_t width : {1, 5, 16, 33}) {
+    for (const DType t : {DType::f32, DType::f16}) {
+      const ir::Graph g = parse(fmt::format(
+          "graph p {{ %x = input {}[40, 8, {}, 3] %n = group_norm %x {{groups = 4}} %t = tanh %n %r = add "
+          "%x, %t "
+          "%y = logsumexp %r {{axes = [1]}} %m = argmax %r {{axes = [2, 3]}} output %y output %m }}",
+          name(t), width));
+      INFO(name(t) << ", width " << width);
+      check_all_ways(g);
+    }
+  }
 }
 
 TEST_CASE("more rows than a grid's second dimension could hold") {

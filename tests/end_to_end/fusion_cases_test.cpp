@@ -4,6 +4,7 @@
 #include "harness.h"
 
 using namespace bz;              // NOLINT
+using namespace bz::compiler;    // NOLINT
 using namespace bz::end_to_end;  // NOLINT
 
 namespace {
@@ -115,16 +116,86 @@ TEST_CASE("chains of 10000 and 100000 nodes are built, printed, parsed, compiled
   }
 }
 
-TEST_CASE("the sum of 600 inputs is split into kernels that a launch can have") {
-  std::string text = "graph many {\n";
-  for (int k = 0; k < 600; ++k) text += fmt::format("%x{} = input f32[50]\n", k);
-  text += "%s0 = add %x0, %x1\n";
-  for (int k = 2; k < 600; ++k) text += fmt::format("%s{} = add %s{}, %x{}\n", k - 1, k - 2, k);
-  const ir::Graph g = parse(text + "output y = %s598 }");
-  for (const PlanKernel& k : compile_for_sim(g).plan.kernels) CHECK(k.arguments.size() * 8 <= 4096);
-  Options options;
-  options.tolerance_scale = 20;
-  for (const Problem& p : problems(g, options)) FAIL_CHECK(p.what);
+TEST_CASE("kernels take no more parameters than every target has") {
+  std::string sum = "graph sum {\n", pairs = "graph pairs {\n", chain = "graph chain { %x = input f32[50]\n";
+  std::string weights = "graph weights { %x = input f32[3, 40] %s = softmax %x {axes = [1]}\n";
+  for (int k = 0; k < 600; ++k) {
+    sum += fmt::format("%x{0} = input f32[50] %s{0} = add %{1}, %x{0}\n", k,
+                       k == 0 ? "x0" : fmt::format("s{}", k - 1));
+    pairs += fmt::format("%x{0} = input f32[50] %y{0} = sin %x{0} output y{0} = %y{0}\n", k);
+    chain +=
+        fmt::format("%y{0} = neg %{1} output y{0} = %y{0}\n", k, k == 0 ? "x" : fmt::format("y{}", k - 1));
+    weights += fmt::format(
+        "%w{0} = input f32[3, 40] %p{0} = mul %s, %w{0} %y{0} = sum %p{0} {{axes = [1]}} output y{0} = "
+        "%y{0}\n",
+        k);
+  }
+  // Statistics over one axis, then over the other, again and again: stages of one kernel, of 90 inputs each.
+  std::string stages =
+      "graph stages { %x = input f32[64, 64, 512]\n%r = input f32[64, 1, 1]\n%y0 = mul %x, %r\n";
+  for (int stage = 0; stage < 8; ++stage) {
+    stages += fmt::format("%a{}_0 = mul %x, %y{}\n", stage, stage);
+    for (int k = 0; k < 90; ++k) {
+      stages +=
+          fmt::format("%w{0}_{1} = input f32[512] %a{0}_{2} = max %a{0}_{1}, %w{0}_{1}\n", stage, k, k + 1);
+    }
+    stages +=
+        fmt::format("%y{} = min %a{}_90 {{axes = [{}], keepdims = true}}\n", stage + 1, stage, 1 + stage % 2);
+  }
+  for (const std::string& text :
+       {sum + "output y = %s599 }", pairs + "}", chain + "}", weights + "}", stages + "output y = %y8 }"}) {
+    const ir::Graph g = parse(text);
+    INFO(g.name());
+    CompileOptions to_kernels;
+    to_kernels.target = *parse_target("sim");
+    to_kernels.last = Stage::kernel;
+    std::size_t most = 0;
+    for (const CompiledKernel& k : compile(g, to_kernels).kernels)
+      most = std::max(most, k.kernel.buffers.size());
+    CHECK(most <= 512);
+    Options options;
+    options.tolerance_scale = 20;
+    if (g.name() != "sum" && g.name() != "chain") continue;  // much to compute
+    for (const Problem& p : problems(g, options)) FAIL_CHECK(p.what);
+  }
+}
+
+TEST_CASE("every value of a long chain is an output: none is computed twice") {
+  constexpr int kLength = 3000;
+  std::string text = "graph outputs { %y0 = input f32[50]\n";
+  for (int k = 1; k <= kLength; ++k)
+    text += fmt::format("%y{0} = {2} %y{1} output y{0} = %y{0}\n", k, k - 1, k % 2 == 0 ? "neg" : "sin");
+  CompileOptions options;
+  options.target = *parse_target("sim");
+  options.last = Stage::kernel;
+  const Compilation c = compile(parse(text + "}"), options);
+  std::size_t computed = 0;
+  for (const CompiledKernel& k : c.kernels) {
+    CHECK(k.kernel.buffers.size() <= 512);
+    for (const Expr& e : k.group.stages[0].exprs) computed += e.kind == Expr::Kind::map ? 1 : 0;
+  }
+  CHECK(computed == kLength);
+}
+
+TEST_CASE("stages of a kernel share domains among its blocks and no others") {
+  const ir::Graph g = parse(
+      "graph stages { %x = input f32[300, 8, 300, 300] %n = group_norm %x {groups = 8} %t = tanh %n"
+      " %r = add %x, %t %y = logsumexp %r {axes = [1]} %s = var %r {axes = [2, 3]} output %y output %s }");
+  bool staged = false;
+  for (const std::string& name : known_targets()) {
+    CompileOptions options;
+    options.target = *parse_target(name);
+    options.last = Stage::kernel;
+    for (const CompiledKernel& k : compile(g, options).kernels) {
+      if (!k.group.staged()) continue;
+      staged = true;
+      for (const Schedule& s : k.schedules()) {
+        INFO(name << ": " << to_string(s));
+        CHECK((s.cluster == 1 || s.cluster == k.kernel.cluster));
+      }
+    }
+  }
+  CHECK(staged);
 }
 
 TEST_CASE("many reductions together stay within the shared memory of every target") {

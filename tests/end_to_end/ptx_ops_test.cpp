@@ -32,8 +32,10 @@ ir::Graph every_reduction() {
     const NodeId x = g.input("x_" + std::string(name(t)), {t, {4, 2000}});
     for (const MonoidInfo& row : monoids()) {
       const bool logical = row.kind == Monoid::any || row.kind == Monoid::all;
-      if (!row.user || logical != (t == DType::boolean)) continue;
-      g.output(fmt::format("{}_{}", name(t), row.text), g.reduce(row.kind, x, {1}, false));
+      if (logical != (t == DType::boolean) || (!row.user && !is_float(t))) continue;
+      const NodeId y = row.user ? g.reduce(row.kind, x, {1}, false)
+                                : g.reduce(ReduceAttrs{row.kind, {1}, false, 1, false}, {x});
+      g.output(fmt::format("{}_{}", name(t), row.text), y);
     }
   }
   return g;
