@@ -128,7 +128,8 @@ std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
   add_divide_loop(*m, "divide", std::nullopt);
   add_loop(*m, kExpNonpositive, bz::emit::exp_nonpositive_function(*m), false);
   for (ScalarOp op : math_ops())
-    for (bool f64 : {false, true}) add_loop(*m, loop_name(op, f64), bz::emit::math_function(*m, op, f64), f64);
+    for (bool f64 : {false, true})
+      add_loop(*m, loop_name(op, f64), bz::emit::math_function(*m, op, f64), f64);
   return m;
 }
 

@@ -50,7 +50,12 @@ bool small(const Index& e) {
 }  // namespace
 
 KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k, const Options& options)
-    : module_(module), context_(module.getContext()), k_(k), options_(options), b_(context_), line_(first_line(k) - 1) {
+    : module_(module),
+      context_(module.getContext()),
+      k_(k),
+      options_(options),
+      b_(context_),
+      line_(first_line(k) - 1) {
   count_divisions(k.body, 1);
 }
 
@@ -132,7 +137,8 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
   if (name == simt::kThread || name == simt::kBlock || name == simt::kShared ||
       name == simt::kClusterShared) {
     f->setDoesNotAccessMemory();
-    f->addFnAttr(llvm::Attribute::Speculatable);
+    // A block that the cluster has not is asked for where a condition keeps it from being used.
+    if (name != simt::kClusterShared) f->addFnAttr(llvm::Attribute::Speculatable);
   } else {
     f->setConvergent();
     if (name == simt::kShuffleXor) f->setOnlyAccessesInaccessibleMemory();

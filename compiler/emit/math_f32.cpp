@@ -76,17 +76,16 @@ Real with_log_specials(Real x, Real y) {
 
 Real exp(Real x) { return exp_in_range(max(min(x, 89.0), -104.0)); }
 
-// Without overflow to think of, the exponent of the polynomial is raised by n + 64 as an integer and 2^-64 brings the result
-// down, rounding it once where it is subnormal.
+// Without overflow to think of, one factor 2^(n + 64) is normal, and 2^-64 rounds the result once where it is subnormal.
 Real exp_nonpositive(Real x) {
-  constexpr double kRoundRaised = kRound + 64;
+  constexpr double kRoundRaised = kRoundBiased + 64;
   x = max(x, -104.0);
   Real t = fma(x, kLog2e, kRoundRaised);
   Real n = t - kRoundRaised;
   Real r = fma(n, -kLn2Lo, fma(n, -kLn2Hi, x));
   Real p = polynomial(r, {1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166826233267784,
                           0.00836867280304432, 0.0013821044703945518});
-  return (p.bits() + (t.bits() << 23)).as_real() * 0x1p-64;
+  return p * power_of_two(t) * 0x1p-64;
 }
 
 // 2^n is exact because r is 0 then; the exponent is split in halves, both biased by kRound + 254.

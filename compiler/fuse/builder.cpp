@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/fuse/digits.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -108,9 +109,13 @@ std::optional<Region> RegionBuilder::build(NodeId root, const std::vector<Furthe
     if (instances_[static_cast<std::size_t>(by_node_[r][0])].expr.source == r) return std::nullopt;
   }
   Region region = finish(roots);
-  for (const Root& r : region.roots) {  // every element is stored once
-    if (region.domains() * (r.varies ? region.domain_size() : 1) != graph_.type(r.node).elements())
-      return std::nullopt;
+  for (const Root& r : region.roots) {  // every element is stored, and once
+    const std::int64_t elements = graph_.type(r.node).elements();
+    const std::optional<std::vector<Digit>> digits = digits_of(r.offset);
+    std::int64_t reached = 1;
+    for (std::size_t i = 0; digits && i < digits->size(); ++i) reached *= (*digits)[i].var.extent;
+    if (!digits || reached != elements) return std::nullopt;
+    if (region.domains() * (r.varies ? region.domain_size() : 1) != elements) return std::nullopt;
   }
   return region;
 }
@@ -592,7 +597,7 @@ bool RegionBuilder::add_root(Region& region, NodeId node) {
   std::set<std::int32_t> seen;
   for (std::size_t i = 0; i < at.size(); ++i) {
     const std::int32_t v = at[i].as_var();
-    if (v < 0 ? !(at[i].is_constant() && graph_.type(node).shape[i] == 1) : !seen.insert(v).second)
+    if (v < 0 ? !(at[i] == Index(0) && graph_.type(node).shape[i] == 1) : !seen.insert(v).second)
       return false;
   }
   if (visited != graph_.type(node).elements()) return false;

@@ -195,7 +195,8 @@ class StageLowering {
       case Expr::Kind::map: {
         std::vector<Handle> args;
         for (const ExprId o : e.operands) args.push_back(operand(o));
-        if (e.op == ScalarOp::exp && is_below_maximum(e.operands[0])) return b_.exp_nonpositive(args[0], e.dtype);
+        if (e.op == ScalarOp::exp && is_below_maximum(e.operands[0]))
+          return b_.exp_nonpositive(args[0], e.dtype);
         const bool rounds = e.op == ScalarOp::cast && e.cast != e.dtype;
         const Handle r = b_.apply(e.op, args, e.op == ScalarOp::cast ? e.cast : e.dtype);
         return rounds ? b_.apply(ScalarOp::cast, std::array{r}, e.dtype) : r;
@@ -348,8 +349,9 @@ class StageLowering {
   const Reduction& reduction(int r) const { return region_.reductions[static_cast<std::size_t>(r)]; }
   // The first of the nodes that are components of the reduction.
   NodeId node_of(int r) const {
-    const auto e = std::find_if(region_.exprs.begin(), region_.exprs.end(),
-                                [&](const Expr& e) { return e.kind == Expr::Kind::reduce && e.reduction == r; });
+    const auto e = std::find_if(region_.exprs.begin(), region_.exprs.end(), [&](const Expr& e) {
+      return e.kind == Expr::Kind::reduce && e.reduction == r;
+    });
     return e == region_.exprs.end() ? kNoNode : e->node;
   }
 
