@@ -202,6 +202,23 @@ TEST_CASE("cli: explain, as text and as JSON") {
   CHECK(braze({"explain", file, "--target=sm_90", "--json"}).out == r.out);
 }
 
+TEST_CASE("cli: the parts of an axis that is split have letters") {
+  Folder folder;
+  const std::string file = folder.write("groups.braze", R"(graph groups {
+  %x = input f32[4, 6]
+  %r = reshape %x {shape = [4, 3, 2]}
+  %s = sum %r {axes = [2], keepdims = true}
+  %d = sub %r, %s
+  %y = reshape %d {shape = [4, 6]}
+  output %y
+})");
+  CHECK_THAT(braze({"emit", file, "--stage=regions"}).out,
+             Contains("kept (i0i1a: 12), reduced (i1b: 2)"));
+  const Result r = braze({"explain", file, "--target=sm_90", "--json"});
+  CHECK(r.status == 0);
+  CHECK(nlohmann::json::accept(r.out));
+}
+
 TEST_CASE("cli: run reads and writes .npy files") {
   Folder folder;
   const std::string file = folder.write("rows.braze", kSoftmax);

@@ -153,12 +153,12 @@ bool RegionBuilder::attempt(NodeId root, const std::vector<Further>& further) {
     steps.push_back(1);
     Index e;
     std::int64_t extent = shape[i];
-    for (const std::int64_t step : steps) {
+    for (std::size_t part = 0; part < steps.size(); ++part) {
+      const std::int64_t step = steps[part];
       const IndexVar v =
           fresh(extent / step,
-                fmt::format(
-                    "i{}{}", i,
-                    steps.size() > 1 ? std::string(1, static_cast<char>('a' + (&step - steps.data()))) : ""));
+                fmt::format("i{}{}", i,
+                            steps.size() > 1 ? std::string(1, static_cast<char>('a' + part)) : ""));
       if (v.extent != 1) {
         vars_.push_back(v);
         var_axis_.push_back(static_cast<int>(i));
