@@ -241,6 +241,18 @@ TEST_CASE("cli: run reads and writes .npy files") {
   CHECK(folder.files() == 4);
 }
 
+TEST_CASE("cli: what is said twice is refused, not half done") {
+  Folder folder;
+  const std::string file = folder.write("rows.braze", kSoftmax), y = folder / "y.npy";
+  const Result same = braze({"run", file, "--device=interp", "--out=y=" + y, "--out=peak=" + y});
+  CHECK(same.status == 2);
+  CHECK_THAT(same.err, Contains("is given for outputs peak and y"));
+  CHECK(folder.files() == 1);
+  const Result schedule = braze({"explain", file, "--schedule=lanes=kept,lanes=reduced,reduced=32"});
+  CHECK(schedule.status == 1);
+  CHECK_THAT(schedule.err, Contains("schedule: lanes is given twice"));
+}
+
 TEST_CASE("cli: run without --out shows the outputs; seeds choose the data") {
   Folder folder;
   const std::string file = folder.write("rows.braze", kSoftmax);

@@ -32,6 +32,14 @@ class Fuser {
             graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }, forced) {}
 
   Fusion run() {
+    // Consumers before producers, and what lies behind as many reductions side by side: what reads the same data meets.
+    for (NodeId n = 0; n < graph_.size(); ++n) {
+      int depth = graph_.node(n).as<ReduceAttrs>() != nullptr ? 1 : 0;
+      const int own = depth;
+      for (const NodeId o : graph_.node(n).operands)
+        depth = std::max(depth, own + depth_[static_cast<std::size_t>(o)]);
+      depth_.push_back(depth);
+    }
     for (const Output& o : graph_.outputs()) pending_.insert(o.node);
     while (!pending_.empty()) {
       const NodeId root = *pending_.rbegin();
@@ -131,9 +139,16 @@ class Fuser {
       std::vector<IndexVar> used;
       e.collect_vars(used);
       return std::all_of(used.begin(), used.end(), [&](const IndexVar& v) {
-        return std::find(vars.begin(), vars.end(), v) != vars.end();
+        const auto known = std::find(vars.begin(), vars.end(), v);
+        return known != vars.end() && known->extent == v.extent;
       });
     };
+    // Built over axes of one kind, both number their variables alike: equal indices are the same walk.
+    for (const Expr& mine : alone.exprs) {
+      if (mine.kind != Expr::Kind::load || !std::all_of(at.begin(), at.end(), is_over_vars)) continue;
+      const std::vector<Index> theirs = accesses(region, mine.source);
+      if (std::find(theirs.begin(), theirs.end(), mine.index) != theirs.end()) return at;
+    }
     for (const Expr& mine : alone.exprs) {
       if (mine.kind != Expr::Kind::load) continue;
       const std::optional<std::vector<Digit>> digits = digits_of(mine.index);
@@ -268,13 +283,24 @@ class Fuser {
     check(ordered.size() == waiting.size(), "regions wait for each other");
     regions = std::move(ordered);
     std::reverse(fusion_.cuts.begin(), fusion_.cuts.end());
+    // An edge that several regions cut is one edge.
+    std::set<std::pair<NodeId, NodeId>> seen;
+    std::erase_if(fusion_.cuts, [&](const Cut& c) { return !seen.emplace(c.from, c.to).second; });
   }
 
   const ir::Graph& graph_;
   RegionBuilder builder_;
   Fusion fusion_;
-  std::set<NodeId> pending_;     // must be stored, by no region yet
-  std::map<NodeId, int> owner_;  // region that stores a node
+  std::vector<int> depth_;  // by node: reductions on the longest path to it
+  struct Later {
+    const std::vector<int>* depth;
+    bool operator()(NodeId a, NodeId b) const {
+      return std::pair((*depth)[static_cast<std::size_t>(a)], a) <
+             std::pair((*depth)[static_cast<std::size_t>(b)], b);
+    }
+  };
+  std::set<NodeId, Later> pending_{Later{&depth_}};  // must be stored, by no region yet
+  std::map<NodeId, int> owner_;                      // region that stores a node
 };
 
 }  // namespace

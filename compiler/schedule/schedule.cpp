@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <set>
 
 #include "support/error.h"
 
@@ -66,12 +67,14 @@ std::string to_string(const Schedule& s) {
 
 Schedule parse_schedule(std::string_view text) {
   Schedule s;
+  std::set<std::string_view> seen;
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const std::size_t equals = item.find('=');
     const std::string_view key = item.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? "" : item.substr(equals + 1);
+    if (!seen.insert(key).second) throw Error(fmt::format("schedule: {} is given twice", key));
     if (key == "lanes" && (value == "reduced" || value == "kept")) {
       s.lanes_reduced = value == "reduced";
     } else if (key == "lanes") {

@@ -113,6 +113,11 @@ void run(const RunFlags& flags, std::ostream& out) {
   for (const Output& o : graph.outputs()) output_names.push_back(o.name);
   check_names(given, input_names, "input");
   check_names(wanted, output_names, "output");
+  std::map<std::string, std::string> file_of;
+  for (const auto& [name, path] : wanted) {
+    if (const auto [other, fresh] = file_of.emplace(path, name); !fresh)
+      throw UsageError(fmt::format("--out {} is given for outputs {} and {}", path, other->second, name));
+  }
 
   const Tensors inputs = make_inputs(graph, given, flags.seed);
   const Tensors outputs = compute(graph, inputs, flags);
