@@ -81,8 +81,7 @@ std::vector<ReductionPlace> results(const ir::Graph& g, const CompiledKernel& k)
           place += r.temporary ? ", a table in global memory" : ", the output";
         }
       }
-      all.push_back(
-          {describe(g, e.node), std::move(place)});
+      all.push_back({describe(g, e.node), std::move(place)});
     }
   }
   return all;
@@ -193,8 +192,9 @@ std::string Compilation::explain() const {
   }
   for (const Recomputed& r : recomputed) {
     text += fmt::format(
-        "\nrecomputed {} in {} kernels: {} bytes are read again, {} would move if it were stored\n",
-        node_name(simplified, r.node), r.regions, r.bytes_again, r.bytes_stored);
+        "\nrecomputed {} in {} kernels: {} bytes and {:.0f} instructions again, {} bytes would move if it "
+        "were stored\n",
+        node_name(simplified, r.node), r.regions, r.bytes_again, r.instructions_again, r.bytes_stored);
   }
   return text;
 }
@@ -251,6 +251,7 @@ std::string Compilation::explain_json() const {
     root["recomputed"].push_back({{"node", node_name(simplified, r.node)},
                                   {"kernels", r.regions},
                                   {"bytes_again", r.bytes_again},
+                                  {"instructions_again", r.instructions_again},
                                   {"bytes_if_stored", r.bytes_stored}});
   }
   root["bytes_min"] = bytes_min();

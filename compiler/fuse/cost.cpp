@@ -44,18 +44,29 @@ int instructions(Monoid m) {
 
 }  // namespace
 
+double instructions_of(const Region& region, const Expr& e) {
+  if (e.kind != Expr::Kind::map && e.kind != Expr::Kind::load) return 0;
+  const double domains = static_cast<double>(region.teams() * region.domains());
+  const double times = domains * (e.varies ? static_cast<double>(region.domain_size()) : 1);
+  return times * (e.kind == Expr::Kind::map ? instructions(e.op) : 1);
+}
+
+double instructions_of(const Region& region, const Reduction& r) {
+  return static_cast<double>(region.teams() * region.domains()) * static_cast<double>(region.domain_size()) *
+         instructions(r.monoid);
+}
+
+double instructions_of(const Region& region) {
+  double count = 0;
+  for (const Expr& e : region.exprs) count += instructions_of(region, e);
+  for (const Reduction& r : region.reductions) count += instructions_of(region, r);
+  return count;
+}
+
 double arithmetic_seconds(const Region& region, const Target& target) {
   // f32 lanes of a multiprocessor, and their clock rate on an H200.
   constexpr double kLanes = 128, kHertz = 1.75e9;
-  const double domains = static_cast<double>(region.teams() * region.domains());
-  const double elements = domains * static_cast<double>(region.domain_size());
-  double count = 0;
-  for (const Expr& e : region.exprs) {
-    if (e.kind == Expr::Kind::map || e.kind == Expr::Kind::load)
-      count += (e.varies ? elements : domains) * (e.kind == Expr::Kind::map ? instructions(e.op) : 1);
-  }
-  for (const Reduction& r : region.reductions) count += elements * instructions(r.monoid);
-  return count / (target.multiprocessors * kLanes * kHertz);
+  return instructions_of(region) / (target.multiprocessors * kLanes * kHertz);
 }
 
 }  // namespace bz::compiler

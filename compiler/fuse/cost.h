@@ -6,6 +6,14 @@
 
 namespace bz::compiler {
 
+// f32 instructions of all elements of an expression of the region, of taking what a reduction reduces into its state, and
+// of everything.
+double instructions_of(const Region& region, const Expr& e);
+double instructions_of(const Region& region, const Reduction& r);
+double instructions_of(const Region& region);
+// What an H200 issues while it moves a byte: below that a kernel waits for memory.
+inline constexpr double kInstructionsPerByte = 6.9;
+
 // With every multiprocessor at work: the sum over all elements of the f32 instructions of what is computed for each.
 double arithmetic_seconds(const Region& region, const Target& target);
 

@@ -328,15 +328,17 @@ Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) {
     const std::vector<Recomputed> shared = recomputed(graph, best);
     std::map<NodeId, std::string> more = forced;
     for (const Recomputed& r : shared) {
-      if (r.bytes_stored < r.bytes_again) {
-        more.emplace(r.node, fmt::format("{} bytes to store and load it, {} to compute it again",
-                                         r.bytes_stored, r.bytes_again));
+      if (r.gain > 0) {
+        more.emplace(
+            r.node,
+            fmt::format("{} bytes to store and load it, {} bytes and {:.0f} instructions to compute it again",
+                        r.bytes_stored, r.bytes_again, r.instructions_again));
       }
     }
     best.recomputed = shared;
     if (more.size() == forced.size()) break;
     Fusion next = Fuser(graph, limits, more).run();
-    if (bytes_of(graph, next) >= bytes_of(graph, best)) break;
+    if (time_of(graph, next) >= time_of(graph, best)) break;
     forced = std::move(more);
     best = std::move(next);
   }

@@ -24,7 +24,7 @@ enum class CutReason : std::uint8_t {
   different_domain,  // the reduction runs over other axes than the consumer's domain
   inside_reduction,  // the reduction would be repeated for every element that the consumer reduces
   repeated_reduction,  // the reduction would be repeated: the consumer visits each of its results more than once
-  cheaper_to_store,  // several regions want the value: storing it moves fewer bytes than what each would read again
+  cheaper_to_store,  // several regions want the value: storing it takes less than what each would read and compute again
   too_many_operations,
   too_many_arguments,
   domain_too_large,  // one kernel could have both, a block or cluster a domain, but several kernels are faster
@@ -39,12 +39,14 @@ struct Cut {
   std::string detail;  // the numbers behind it, where there are any
 };
 
-// A value that several regions compute, each from what it loads, because storing it would move more.
+// A value that several regions compute, each from what it loads, because storing it would take more.
 struct Recomputed {
   NodeId node = kNoNode;
   int regions = 0;
   std::int64_t bytes_again = 0;   // read by all but the first of them for this value alone
   std::int64_t bytes_stored = 0;  // moved if it were stored by the first and loaded by the others
+  double instructions_again = 0;  // of all but the first for this value alone
+  double gain = 0;                // of storing it, in bytes that could be moved in the time
 };
 
 struct Fusion {

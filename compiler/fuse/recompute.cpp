@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "compiler/fuse/cost.h"
+
 namespace bz::compiler {
 namespace {
 
@@ -14,26 +16,39 @@ std::int64_t bytes(const ir::Graph& graph, NodeId n, DType stored) {
   return graph.type(n).elements() * size_of(stored);
 }
 
-// Bytes of the sources that the region needs for `node` alone.
-std::int64_t bytes_for(const ir::Graph& graph, const Region& region, NodeId node) {
-  std::vector<bool> needed(region.exprs.size(), false);
-  for (const Root& r : region.roots) needed[static_cast<std::size_t>(r.expr)] = true;
-  std::map<NodeId, std::int64_t> all, others;
+// What a region moves and computes.
+struct Work {
+  std::int64_t bytes = 0;
+  double instructions = 0;
+  // The longer of the two, in bytes that could be moved meanwhile.
+  double time() const { return std::max(static_cast<double>(bytes), instructions / kInstructionsPerByte); }
+};
+
+// Of the whole region, or of it when it loads `node` (which then counts no bytes).
+Work work_of(const ir::Graph& graph, const Region& region, NodeId node = kNoNode) {
+  Work w;
+  std::vector<bool> needed(region.exprs.size(), false), reduced(region.reductions.size(), false);
+  for (const Root& r : region.roots) {
+    needed[static_cast<std::size_t>(r.expr)] = true;
+    w.bytes += bytes(graph, r.node, r.stored);
+  }
+  std::map<NodeId, std::int64_t> sources;
   for (std::size_t i = region.exprs.size(); i-- > 0;) {
     const Expr& e = region.exprs[i];
-    if (e.kind == Expr::Kind::load) {
-      all[e.source] = bytes(graph, e.source, e.stored);
-      if (needed[i]) others[e.source] = all[e.source];
-    }
     if (!needed[i] || e.node == node) continue;
+    w.instructions += instructions_of(region, e);
+    if (e.kind == Expr::Kind::load) sources[e.source] = bytes(graph, e.source, e.stored);
+    if (e.kind == Expr::Kind::reduce) reduced[static_cast<std::size_t>(e.reduction)] = true;
     const std::vector<ExprId>& operands =
         e.kind == Expr::Kind::reduce ? region.reductions[static_cast<std::size_t>(e.reduction)].operands
                                      : e.operands;
     for (const ExprId o : operands) needed[static_cast<std::size_t>(o)] = true;
   }
-  std::int64_t sum = 0;
-  for (const auto& [source, b] : all) sum += others.contains(source) ? 0 : b;
-  return sum;
+  for (std::size_t i = 0; i < reduced.size(); ++i) {
+    if (reduced[i]) w.instructions += instructions_of(region, region.reductions[i]);
+  }
+  for (const auto& [source, b] : sources) w.bytes += b;
+  return w;
 }
 
 }  // namespace
@@ -75,22 +90,28 @@ std::vector<Recomputed> recomputed(const ir::Graph& graph, const Fusion& fusion)
     const int first = owner == in.end() ? in[0] : *owner;
     const std::int64_t size = bytes(graph, node, compute_dtype(graph.type(node).dtype));
     for (const int i : in) {
-      if (i == first) continue;
-      r.bytes_again += bytes_for(graph, fusion.regions[static_cast<std::size_t>(i)], node);
-      r.bytes_stored += size;
+      const Region& region = fusion.regions[static_cast<std::size_t>(i)];
+      const Work now = work_of(graph, region);
+      Work then = now;
+      if (i != first) {
+        then = work_of(graph, region, node);
+        r.bytes_again += now.bytes - then.bytes;
+        r.instructions_again += now.instructions - then.instructions;
+      }
+      if (i != first || !stored.contains(node)) {
+        r.bytes_stored += size;
+        then.bytes += size;
+      }
+      r.gain += now.time() - then.time();
     }
-    if (!stored.contains(node)) r.bytes_stored += size;
-    if (r.bytes_again > 0) all.push_back(r);
+    if (r.bytes_again > 0 || r.gain > 0) all.push_back(r);
   }
   return all;
 }
 
-std::int64_t bytes_of(const ir::Graph& graph, const Fusion& fusion) {
-  std::int64_t sum = 0;
-  for (const Region& region : fusion.regions) {
-    for (const NodeId s : region.sources()) sum += bytes(graph, s, graph.type(s).dtype);
-    for (const Root& r : region.roots) sum += bytes(graph, r.node, r.stored);
-  }
+double time_of(const ir::Graph& graph, const Fusion& fusion) {
+  double sum = 0;
+  for (const Region& region : fusion.regions) sum += work_of(graph, region).time();
   return sum;
 }
 

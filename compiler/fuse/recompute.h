@@ -1,4 +1,4 @@
-// Recompute or store: what several regions compute, and what either way costs in bytes.
+// Recompute or store: what several regions compute, and what either way costs in bytes and instructions.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace bz::compiler {
 // The values that several regions compute, where their paths part. Kept to those that matter: a bounded number.
 std::vector<Recomputed> recomputed(const ir::Graph& graph, const Fusion& fusion);
 
-// Bytes that the regions move when each reads every source once.
-std::int64_t bytes_of(const ir::Graph& graph, const Fusion& fusion);
+// Of all regions, in bytes that could be moved in the time: of each, the longer of reading every source once and of computing.
+double time_of(const ir::Graph& graph, const Fusion& fusion);
 
 }  // namespace bz::compiler
