@@ -5,7 +5,6 @@
 #   #include <braze/braze.h>
 #
 # or from C `braze::braze_c` and <braze.h>.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(braze_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/braze)
