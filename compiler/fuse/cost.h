@@ -14,6 +14,9 @@ double instructions_of(const Region& region);
 // What an H200 issues while it moves a byte: below that a kernel waits for memory.
 inline constexpr double kInstructionsPerByte = 6.9;
 
+// Of one small kernel in a graph; H200, 2026-11.
+inline constexpr double kLaunchSeconds = 2e-6;
+
 // With every multiprocessor at work: the sum over all elements of the f32 instructions of what is computed for each.
 double arithmetic_seconds(const Region& region, const Target& target);
 

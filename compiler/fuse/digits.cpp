@@ -20,4 +20,11 @@ std::optional<std::vector<Digit>> digits_of(const Index& offset) {
   return digits;
 }
 
+std::int64_t coefficient(const Index& e, const IndexVar& v) {
+  for (const Index::Term& t : e.terms()) {
+    if (t.atom->kind == Index::Atom::Kind::var && t.atom->variable == v) return t.coef;
+  }
+  return 0;
+}
+
 }  // namespace bz::compiler

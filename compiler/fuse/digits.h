@@ -18,4 +18,7 @@ struct Digit {
 // Innermost first. nullopt for an offset that is no such sum, or in which variables overlap.
 std::optional<std::vector<Digit>> digits_of(const Index& offset);
 
+// What a variable alone is multiplied with; 0 where it is not.
+std::int64_t coefficient(const Index& e, const IndexVar& v);
+
 }  // namespace bz::compiler

@@ -22,8 +22,6 @@ constexpr std::int64_t kMinor = 8;
 constexpr double kElementsPerBlock = 512;
 // What a domain has side by side in memory should fill the lines of the cache.
 constexpr std::int64_t kContiguousBytes = 128;
-// Of one small kernel in a graph; H200, 2026-11.
-constexpr double kLaunchSeconds = 2e-6;
 // A second read that hits L2, against the copy speed of DRAM; and how much of L2 can be counted on. H200, 2026-11.
 constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;
 // Teams without a tie by data that a region is tried with.
@@ -33,13 +31,6 @@ constexpr double kSaturating = 0.75;
 // Multiprocessors that clusters of 1, 2, 4, 8, 16 blocks reach: they do not cross the chip's processing clusters, which are
 // not all of one size. Of the H200's 132: 15 clusters of 8 and 7 of 16.
 double reach(int cluster) { return cluster == 16 ? 0.85 : cluster == 8 ? 0.91 : 1; }
-
-std::int64_t coefficient(const Index& e, std::int32_t var) {
-  for (const Index::Term& t : e.terms()) {
-    if (t.atom->kind == Index::Atom::Kind::var && t.atom->variable.id == var) return t.coef;
-  }
-  return 0;
-}
 
 class Grouper {
  public:
@@ -198,7 +189,7 @@ class Grouper {
         std::vector<IndexVar> vars;
         e.collect_vars(vars);
         const std::int64_t bytes = product(vars) * size_of(t);
-        const std::int64_t c = coefficient(e, position[m].id);
+        const std::int64_t c = coefficient(e, position[m]);
         most = std::max(most, bytes);
         if (c != 0 && c * size_of(t) < kContiguousBytes) most_narrow = std::max(most_narrow, bytes);
       };

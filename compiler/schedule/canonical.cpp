@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "compiler/fuse/digits.h"
 #include "compiler/schedule/schedule.h"
 
 namespace bz::compiler {
@@ -19,13 +20,6 @@ void each_index(Region& region, F&& f) {
     for (IndexBound& b : r.where) f(b.e);
   }
   for (Root& r : region.roots) f(r.offset);
-}
-
-std::int64_t coefficient(const Index& e, const IndexVar& v) {
-  for (const Index::Term& t : e.terms()) {
-    if (t.atom->kind == Index::Atom::Kind::var && t.atom->variable == v) return t.coef;
-  }
-  return 0;
 }
 
 // The access that touches the most elements: its strides order the variables.

@@ -105,7 +105,6 @@ Estimate estimate(const Group& group, std::span<const Choice> choices, const ir:
     }
   }
   // Launch latency, and copy speed or arithmetic scaled by the share of the multiprocessors that have a block.
-  constexpr double kLaunchUs = 2.0;  // one small kernel in a graph, H200
   const std::int64_t blocks =
       group.staged() ? group.teams() * group.cluster
                      : extent_of(group.stages[0], choices[0].schedule).blocks * choices[0].schedule.cluster;
@@ -114,7 +113,7 @@ Estimate estimate(const Group& group, std::span<const Choice> choices, const ir:
   double arithmetic = 0;
   for (const Region& region : group.stages) arithmetic += arithmetic_seconds(region, target);
   const double seconds = std::max(bytes / target.dram_bytes_per_second, arithmetic) / std::max(busy, 0.01);
-  e.microseconds = kLaunchUs + seconds * 1e6;
+  e.microseconds = (kLaunchSeconds + seconds) * 1e6;
   return e;
 }
 
