@@ -182,6 +182,10 @@ TEST_CASE("the target is read off the device and its driver", "[cuda]") {
   CHECK(target.multiprocessors == 10);
   CHECK(target.max_shared_bytes == 99 << 10);
   CHECK(target.l2_bytes == 4 << 20);
+  CHECK(target.threads_per_multiprocessor == 1536);
+  CHECK(target.blocks_per_multiprocessor == 24);
+  CHECK(target.shared_per_multiprocessor == 100 << 10);
+  CHECK(target.registers_per_multiprocessor == 65536);
   CHECK(target.dram_bytes_per_second == Approx(0.89 * 128e9));
 }
 
