@@ -318,7 +318,7 @@ TEST_CASE("CUDA memory and timing through the driver", "[cuda]") {
   const auto program = device->load(plan);
   bz::DeviceBuffer x(*device, 512), y(*device, 512);
   const std::vector<void*> arguments = {x.get(), y.get()};
-  CHECK(device->time(*program, arguments, 1, 3) == std::vector<double>(3, 0.25e-3));
+  CHECK(device->time(*program, {&arguments, 1}, 1, 3) == std::vector<double>(3, 0.25e-3));
 }
 
 TEST_CASE("a GPU runs a program of two kernels and a temporary", "[cuda][gpu]") {
@@ -340,7 +340,7 @@ TEST_CASE("a GPU runs a program of two kernels and a temporary", "[cuda][gpu]") 
   device->synchronize();
   device->copy_out(y.data(), out.get(), bytes);
   for (std::size_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == 2 * x[i]);
-  for (double seconds : device->time(*program, arguments, 2, 5)) CHECK((seconds > 0 && seconds < 1));
+  for (double seconds : device->time(*program, {&arguments, 1}, 2, 5)) CHECK((seconds > 0 && seconds < 1));
 
   bz::Plan broken = twice(128);
   broken.ptx = ".version 6.3\n.target sm_75\n.address_size 64\nnonsense";

@@ -112,8 +112,10 @@ std::string shifted_copy(int shift) {
 }
 
 std::vector<bz::SimOptions> ways_to_run() {
-  return {
-      {}, {.check_memory = false}, {.check_memory = false, .seed = 1, .workers = 1}, {.seed = 7, .workers = 4}};
+  return {{},
+          {.check_memory = false},
+          {.check_memory = false, .seed = 1, .workers = 1},
+          {.seed = 7, .workers = 4}};
 }
 
 }  // namespace
@@ -459,5 +461,5 @@ TEST_CASE("sim device memory", "[sim]") {
   const auto program = device->load(plan);
   bz::DeviceBuffer x(*device, 256), y(*device, 256);
   const std::vector<void*> arguments = {x.get(), y.get()};
-  CHECK(device->time(*program, arguments, 1, 3).size() == 3);
+  CHECK(device->time(*program, {&arguments, 1}, 1, 3).size() == 3);
 }
