@@ -64,6 +64,8 @@ void KernelEmitter::count_divisions(const Block& stmts, double times) {
     if (const auto* loop = std::get_if<For>(&s.op)) {
       count_divisions(loop->body,
                       loop->level == Level::serial ? times * static_cast<double>(loop->var.extent) : times);
+    } else if (const auto* turns = std::get_if<Turns>(&s.op)) {
+      count_divisions(turns->body, times);
     } else if (const auto* branch = std::get_if<If>(&s.op)) {
       count_divisions(branch->body, times);
     } else {
@@ -134,7 +136,7 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr(llvm::Attribute::WillReturn);
-  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared ||
+  if (name == simt::kThread || name == simt::kBlock || name == simt::kBlocks || name == simt::kShared ||
       name == simt::kClusterShared) {
     f->setDoesNotAccessMemory();
     // A block that the cluster has not is asked for where a condition keeps it from being used.
@@ -502,6 +504,61 @@ void KernelEmitter::emit(const Set& s) {
   store(s.rank ? place_in(s.array, *s.rank) : place(s.array), s.at, s.width, s.value, s.mask);
 }
 
+// ---- asynchronous copies ----
+
+// How many bytes of `n` elements from `offset` on are copied: not those beyond the end of the buffer, none under a false
+// mask. Null when it is always all.
+Value* KernelEmitter::valid_bytes(const Place& from, const Index& offset, int n, ValueId mask) {
+  const auto number = [&](std::int64_t v) { return b_.getInt64(static_cast<std::uint64_t>(v)); };
+  Value* valid = nullptr;
+  if (offset.hi() + n > from.elements) {
+    Value* left = b_.CreateSub(number(from.elements), index64(offset));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, number(n));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, number(0));
+    valid = b_.CreateTrunc(b_.CreateMul(left, number(size_of(from.dtype))), b_.getInt32Ty());
+  }
+  if (mask == kNone) return valid;
+  if (valid == nullptr) valid = b_.getInt32(static_cast<std::uint32_t>(n * size_of(from.dtype)));
+  return b_.CreateSelect(lane(mask, 0), valid, b_.getInt32(0));
+}
+
+// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; smaller ones are loaded and stored.
+void KernelEmitter::emit(const Copy& s) {
+  constexpr int kLeastBytes = 4;
+  const Place from = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), to = place(s.array);
+  const int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  const int bytes = n * size_of(from.dtype);
+  for (int i = 0; i < s.width; i += n) {
+    const Index offset = with_lane(s.offset, i);
+    Value* valid = valid_bytes(from, offset, n, s.mask);
+    Value* any = valid == nullptr ? nullptr : b_.CreateICmpNE(valid, b_.getInt32(0));
+    Value* source = any == nullptr ? address(from, offset) : address_if(from, offset, any);
+    const Index at = with_lane(s.at, i);
+    Value* target = address(to, at);
+    if (bytes < kLeastBytes) {
+      llvm::Type* element = memory_type(context_, from.dtype);
+      Value* v = mark(b_.CreateAlignedLoad(element, source, alignment(from, offset)));
+      if (any != nullptr) v = b_.CreateSelect(any, v, llvm::Constant::getNullValue(element));
+      mark(b_.CreateAlignedStore(v, target, alignment(to, at)));
+      continue;
+    }
+    auto* copy = primitive(simt::kCopy, b_.getVoidTy(),
+                           {llvm::PointerType::get(context_, 3), llvm::PointerType::get(context_, 1),
+                            b_.getInt32Ty(), b_.getInt32Ty()});
+    Value* all = b_.getInt32(static_cast<std::uint32_t>(bytes));
+    mark(b_.CreateCall(copy, {target, source, all, valid == nullptr ? all : valid}));
+  }
+}
+
+void KernelEmitter::emit(const Commit&) {
+  mark(b_.CreateCall(primitive(simt::kCopyCommit, b_.getVoidTy(), {})));
+}
+
+void KernelEmitter::emit(const Await& s) {
+  auto* await = primitive(simt::kCopyAwait, b_.getVoidTy(), {b_.getInt32Ty()});
+  mark(b_.CreateCall(await, {b_.getInt32(static_cast<std::uint32_t>(s.pending))}));
+}
+
 // ---- threads ----
 
 void KernelEmitter::emit(const Barrier& s) {
@@ -535,6 +592,28 @@ void KernelEmitter::emit(const Shuffle& s) {
 }
 
 // ---- structure ----
+
+void KernelEmitter::emit(const Turns& s) {
+  llvm::Type* type = s.next.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
+  Value* teams = b_.CreateCall(primitive(simt::kBlocks, b_.getInt32Ty(), {}));
+  if (k_.cluster > 1) teams = b_.CreateUDiv(teams, b_.getInt32(static_cast<std::uint32_t>(k_.cluster)));
+  Value* first = b_.CreateZExtOrTrunc(vars_.at(s.first), type);
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "turn", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "done", function_);
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  auto* turn = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(s.var.id)]);
+  turn->addIncoming(first, before);
+  Value* next = b_.CreateAdd(turn, b_.CreateZExt(teams, type), "", true, true);
+  vars_[s.var.id] = turn;
+  vars_[s.next.id] = next;
+  block(s.body);
+  turn->addIncoming(next, b_.GetInsertBlock());
+  auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
+  b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
+  b_.SetInsertPoint(after);
+}
 
 void KernelEmitter::emit(const If& s) {
   guarded(lane(s.condition, 0), [&] { block(s.body); });

@@ -34,9 +34,13 @@ class KernelEmitter {
   void emit(const kernel::Store& s);
   void emit(const kernel::Get& s);
   void emit(const kernel::Set& s);
+  void emit(const kernel::Copy& s);
+  void emit(const kernel::Commit& s);
+  void emit(const kernel::Await& s);
   void emit(const kernel::Barrier& s);
   void emit(const kernel::Shuffle& s);
   void emit(const kernel::For& s);
+  void emit(const kernel::Turns& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
 
@@ -66,6 +70,7 @@ class KernelEmitter {
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
   Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
+  llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);
   template <class F>
   void guarded(llvm::Value* condition, F&& body);
 

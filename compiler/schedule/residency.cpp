@@ -56,6 +56,33 @@ std::vector<ExprId> kept_values(const Region& region) {
   return less;
 }
 
+std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s) {
+  const std::vector<IndexVar>& along = s.lanes_reduced ? region.reduced : region.kept;
+  if (along.empty()) return {};
+  const Index lane = Index::var(along.back()), zero(0);
+  std::vector<bool> wanted(region.exprs.size(), false);
+  for (const ExprId t : targets(region, 0)) wanted[static_cast<std::size_t>(t)] = true;
+  std::vector<ExprId> loads;
+  for (ExprId id = static_cast<ExprId>(region.exprs.size()); id-- > 0;) {
+    const Expr& e = region.exprs[static_cast<std::size_t>(id)];
+    if (!wanted[static_cast<std::size_t>(id)] || !e.varies) continue;
+    for (const ExprId o : e.operands) wanted[static_cast<std::size_t>(o)] = true;
+    if (e.kind != Expr::Kind::load || e.table >= 0 || !e.where.empty()) continue;
+    const Index rest = e.index.substitute(
+        [&](std::int32_t v) -> const Index* { return v == along.back().id ? &zero : nullptr; });
+    const bool own = std::any_of(region.kept.begin(), region.kept.end(),
+                                 [&](const IndexVar& v) { return e.index.uses(v.id); });
+    if (own && e.index - rest == lane) loads.push_back(id);
+  }
+  std::reverse(loads.begin(), loads.end());
+  return loads;
+}
+
+std::int64_t vectors_ahead(const Region& region, const Schedule& s) {
+  return s.keep == Keep::registers ? extent_of(region, s).vectors
+                                   : static_cast<std::int64_t>(s.prefetch) * s.unroll;
+}
+
 // Leaves out what no root needs, and puts operands first, what is left in the order it had otherwise.
 static void put_in_order(Region& r) {
   const auto operands_of = [&](const Expr& e) -> const std::vector<ExprId>& {

@@ -59,10 +59,10 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
-                     kKeepNames[static_cast<int>(s.keep)]);
+                     s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch), kKeepNames[static_cast<int>(s.keep)]);
 }
 
 Schedule parse_schedule(std::string_view text) {
@@ -89,6 +89,8 @@ Schedule parse_schedule(std::string_view text) {
       s.unroll = parse_number(key, value, 16);
     } else if (key == "cluster") {
       s.cluster = parse_number(key, value, 16);
+    } else if (key == "prefetch") {
+      s.prefetch = parse_number(key, value, 16);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {
@@ -97,7 +99,8 @@ Schedule parse_schedule(std::string_view text) {
       s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
     } else {
       throw Error(fmt::format(
-          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, keep", key));
+          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, prefetch, keep",
+          key));
     }
   }
   return s;
@@ -151,6 +154,8 @@ Extent extent_of(const Region& region, const Schedule& s) {
   const std::int64_t reach = size + (e.shifted ? vector - 1 : 0);
   e.vectors = ceil_div(reach, e.per_group / s.unroll);
   e.groups = ceil_div(reach, e.per_group);
+  // Each group has its place among those read ahead.
+  if (s.prefetch > 1) e.groups = ceil_div(e.groups, s.prefetch) * s.prefetch;
   e.first_full = e.shifted ? 1 : 0;
   e.end_full = std::max(e.first_full, size / e.per_group);
   return e;
@@ -158,10 +163,30 @@ Extent extent_of(const Region& region, const Schedule& s) {
 
 std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   std::int64_t bytes = partial_bytes(region, s);
+  if (s.prefetch > 0) {
+    const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
+    for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
+  }
   if (s.keep != Keep::shared) return bytes;
   const std::int64_t elements = elements_per_thread(s, extent_of(region, s)) * threads_of(s);
   for (const ExprId id : kept_values(region)) bytes += elements * size_of(kept_dtype(region, id));
   return bytes;
+}
+
+// Why there can be no copies ahead.
+static std::optional<std::string> refuse_prefetch(const Region& region, const Schedule& s,
+                                                  const Target& target) {
+  constexpr int kCopies = 80;  // the compute capability that brought asynchronous copies
+  if (target.sm < kCopies) return fmt::format("{} has no asynchronous copies", target.name);
+  if (!region.outer.empty()) return "the blocks of a stage do not take turns";
+  if (s.keep == Keep::shared) return "nothing is read ahead of a domain that is kept in shared memory";
+  if (loads_ahead(region, s).empty()) return "no domain has a load of its own to read ahead";
+  if (s.keep == Keep::registers) {
+    if (s.prefetch > 1) return "where a domain is kept, no more than one is read ahead";
+    return std::nullopt;
+  }
+  if (region.phases() > 1) return "a domain that is read by each phase is not read ahead";
+  return std::nullopt;
 }
 
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
@@ -200,6 +225,13 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes,
                        target.max_shared_bytes);
   }
+  if (s.prefetch > 0) {
+    if (std::optional<std::string> why = refuse_prefetch(region, s, target)) return why;
+    if (const std::int64_t all = shared_bytes(region, s); all > target.max_shared_bytes) {
+      return fmt::format("{} bytes of shared memory to read ahead, a block may have {}", all,
+                         target.max_shared_bytes);
+    }
+  }
   if (s.keep == Keep::nothing) return std::nullopt;
   if (region.phases() == 1) return "there is one phase, nothing to keep";
   if (s.keep == Keep::registers) {
@@ -226,7 +258,11 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
   const std::int64_t each =
       elements_per_thread(s, extent_of(region, s)) * live_registers(region) + kWorkingRegisters;
   constexpr int kThreads = 2048, kBlocks = 16;  // that a multiprocessor holds, at most
-  const std::int64_t blocks = target.registers_per_block / (threads * each);
+  std::int64_t blocks = target.registers_per_block / (threads * each);
+  if (s.prefetch > 0) {
+    constexpr int kReserved = 1024;  // shared memory of a block that the system has
+    blocks = std::min(blocks, (target.max_shared_bytes + kReserved) / (shared_bytes(region, s) + kReserved));
+  }
   return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, std::min(kBlocks, kThreads / threads)));
 }
 

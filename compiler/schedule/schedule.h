@@ -7,12 +7,15 @@
 // threads share a domain and combine what they reduce by shuffles and, beyond a warp, through shared memory. `unroll` is
 // the number of vectors a thread handles between two combinations of its own partial results. `cluster` blocks together,
 // each with `reduced` threads, share a domain and combine through cluster shared memory. `keep` says where the data of a
-// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again).
+// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). `prefetch` makes blocks
+// stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
+// so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next.
 //
 //   one thread an output       lanes=kept,reduced=1
 //   warp a row                 lanes=reduced,reduced=32
 //   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
+//   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
 #pragma once
@@ -37,7 +40,8 @@ struct Schedule {
   int threads_kept = 1;  // powers of two; kept * reduced at most 1024
   int threads_reduced = 1;
   int unroll = 1;
-  int cluster = 1;  // power of two, at most 16
+  int cluster = 1;   // power of two, at most 16
+  int prefetch = 0;  // 0 or a power of two, at most 16
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -72,6 +76,10 @@ Extent extent_of(const Region& region, const Schedule& s);
 // What is kept in shared memory between phases: the values loaded, or what is computed from them where that is less.
 std::vector<ExprId> kept_values(const Region& region);
 DType kept_dtype(const Region& region, ExprId e);
+// Loads of the first phase that every domain has of its own, contiguous along the lanes: what can be copied ahead.
+std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s);
+// Vectors of a thread for which there is room in shared memory.
+std::int64_t vectors_ahead(const Region& region, const Schedule& s);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
 // needs again: the most over all phases.
 int live_registers(const Region& region);
@@ -83,7 +91,7 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
 // exponential twice. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
 
-// Shared memory of a block: for the exchange of partial results, and for what is kept.
+// Shared memory of a block: for the exchange of partial results, for what is kept and what is copied ahead.
 std::int64_t shared_bytes(const Region& region, const Schedule& s);
 
 // Why the schedule cannot serve the region on the target; nullopt when it can.

@@ -152,6 +152,12 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   FAIL_IF_TOLD();
   return success;
 }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int block, size_t shared) {
+  (void)function, (void)block, (void)shared;
+  *blocks = 2;
+  FAIL_IF_TOLD();
+  return success;
+}
 int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
   (void)function, (void)config;
   *clusters = 1;
@@ -278,6 +284,7 @@ int cuGetProcAddress(const char* name, void** function, int version, uint64_t fl
       KNOWN(cuModuleUnload),
       KNOWN(cuModuleGetFunction),
       KNOWN(cuFuncSetAttribute),
+      KNOWN(cuOccupancyMaxActiveBlocksPerMultiprocessor),
       KNOWN(cuOccupancyMaxActiveClusters),
       KNOWN(cuLaunchKernel),
       KNOWN(cuMemAlloc),
