@@ -300,15 +300,15 @@ void KernelEmitter::emit(const Inside& s) {
 // ---- memory ----
 
 KernelEmitter::Place KernelEmitter::place(const Buffer& b, int id) const {
-  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment};
+  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment, true};
 }
 
 KernelEmitter::Place KernelEmitter::place(ArrayId id) {
   const Array& a = k_.arrays[static_cast<std::size_t>(id)];
-  if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype)};
+  if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype), false};
   Value* base = b_.CreateCall(primitive(simt::kShared, llvm::PointerType::get(context_, 3), {}));
   return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))),
-          a.dtype, a.elements, 16};
+          a.dtype, a.elements, 16, false};
 }
 
 KernelEmitter::Place KernelEmitter::place_in(ArrayId id, const Index& rank) {
@@ -352,6 +352,12 @@ Value* KernelEmitter::all_of(const Lanes& masks, int first, int count) {
   return all;
 }
 
+Value* KernelEmitter::any_of(const Lanes& masks) {
+  Value* any = masks[0];
+  for (std::size_t i = 1; i < masks.size(); ++i) any = b_.CreateOr(any, masks[i]);
+  return any;
+}
+
 llvm::Align KernelEmitter::alignment(const Place& p, const Index& offset) const {
   const int size = size_of(p.dtype);
   return llvm::Align(
@@ -380,42 +386,54 @@ void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, i
     out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
 }
 
+// Under lane masks: a whole vector where that is possible, single elements elsewhere.
+void KernelEmitter::load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out) {
+  const int n = static_cast<int>(masks.size());
+  // In global memory the neighbours may be loaded too, and aligned vectors leave a buffer at its end only.
+  Value* can_load_whole = p.global ? inside({{at, 0, p.elements - n + 1}}, 0) : all_of(masks, 0, n);
+  const auto load_whole = [&](Lanes& to) {
+    load_piece(p, p.global ? address_if(p, at, any_of(masks)) : address(p, at), alignment(p, at), n, to);
+  };
+  if (can_load_whole == b_.getTrue()) return load_whole(out);
+  auto* whole = llvm::BasicBlock::Create(context_, "whole", function_);
+  auto* part = llvm::BasicBlock::Create(context_, "part", function_);
+  auto* join = llvm::BasicBlock::Create(context_, "join", function_);
+  b_.CreateCondBr(can_load_whole, whole, part);
+  Lanes a, b;
+  b_.SetInsertPoint(whole);
+  load_whole(a);
+  auto* whole_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(part);
+  for (int j = 0; j < n; ++j) {
+    const Index element = at + Index(j);
+    load_piece(p, address_if(p, element, masks[static_cast<std::size_t>(j)]), alignment(p, element), 1, b);
+  }
+  auto* part_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+  for (std::size_t j = 0; j < a.size(); ++j) {
+    auto* phi = b_.CreatePHI(a[j]->getType(), 2);
+    phi->addIncoming(a[j], whole_end);
+    phi->addIncoming(b[j], part_end);
+    out.push_back(phi);
+  }
+}
+
 KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
   const bool lane_masks = mask != kNone && info(mask).width > 1;
   const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
-  // Under a false mask the first elements are read instead: no branch, and always a good address.
-  const auto masked = [&](const Index& at, int i, int count, Lanes& to) {
-    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, i));
-    load_piece(p, from, alignment(p, at), count, to);
-  };
   Lanes out;
   for (int i = 0; i < width; i += n) {
     const Index at = with_lane(offset, i);
-    if (n == 1 || !lane_masks) {
-      masked(at, i, n, out);
-    } else {
-      // Whole vectors in the inside of a domain, single elements at its ends.
-      auto* whole = llvm::BasicBlock::Create(context_, "whole", function_);
-      auto* part = llvm::BasicBlock::Create(context_, "part", function_);
-      auto* join = llvm::BasicBlock::Create(context_, "join", function_);
-      b_.CreateCondBr(all_of(lanes(mask), i, n), whole, part);
-      Lanes a, b;
-      b_.SetInsertPoint(whole);
-      load_piece(p, address(p, at), alignment(p, at), n, a);
-      auto* whole_end = b_.GetInsertBlock();
-      b_.CreateBr(join);
-      b_.SetInsertPoint(part);
-      for (int j = 0; j < n; ++j) masked(with_lane(offset, i + j), i + j, 1, b);
-      auto* part_end = b_.GetInsertBlock();
-      b_.CreateBr(join);
-      b_.SetInsertPoint(join);
-      for (int j = 0; j < n; ++j) {
-        auto* phi = b_.CreatePHI(a[static_cast<std::size_t>(j)]->getType(), 2);
-        phi->addIncoming(a[static_cast<std::size_t>(j)], whole_end);
-        phi->addIncoming(b[static_cast<std::size_t>(j)], part_end);
-        out.push_back(phi);
-      }
+    if (n > 1 && lane_masks) {
+      const Lanes& masks = lanes(mask);
+      load_partly(p, at, Lanes(masks.begin() + i, masks.begin() + i + n), out);
+      continue;
     }
+    // Under a false mask the first elements are read instead: no branch, and always a good address.
+    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, i));
+    load_piece(p, from, alignment(p, at), n, out);
   }
   return out;
 }

@@ -56,6 +56,7 @@ class KernelEmitter {
     DType dtype;
     std::int64_t elements;
     int alignment;
+    bool global;
   };
   Place place(const kernel::Buffer& b, int id) const;
   Place place(kernel::ArrayId id);
@@ -66,8 +67,10 @@ class KernelEmitter {
   // Lanes that one instruction can move: a power of two.
   int piece(const Place& p, const Index& offset, int width) const;
   llvm::Value* all_of(const Lanes& masks, int first, int count);
+  llvm::Value* any_of(const Lanes& masks);
   void load_piece(const Place& p, llvm::Value* from, llvm::Align align, int count, Lanes& out);
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
+  void load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out);
   Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
   llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);
