@@ -195,9 +195,12 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
     }
     // Threads that it takes to keep a domain in registers.
     const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
-    s.threads_reduced = std::min(32, vectors * least >= wanted_threads
-                                         ? least
-                                         : power_at_most(std::min(size, wanted_threads / vectors)));
+    // A thread has its first elements in flight together; to combine with other threads takes longer than to add them.
+    constexpr int kTogether = 8;
+    s.threads_reduced =
+        std::min(32, vectors * least >= wanted_threads
+                         ? least
+                         : power_at_most(std::min(ceil_div(size, kTogether), wanted_threads / vectors)));
     s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
     s.threads_kept =
         std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
