@@ -13,7 +13,7 @@ std::vector<ExprId> targets(const Region& region, int phase) {
     if (r.phase == phase) ids.insert(ids.end(), r.operands.begin(), r.operands.end());
   }
   for (const Root& r : region.roots) {
-    if (r.varies && region.phase_of(r) == phase) ids.push_back(r.expr);
+    if (r.varies && region.phase_of(r) == phase) ids.push_back(region.stored(r));
   }
   return ids;
 }
