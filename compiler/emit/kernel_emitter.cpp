@@ -232,6 +232,7 @@ void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context
 
 void KernelEmitter::emit(const Apply& s) {
   if (s.op == ScalarOp::div && !options_.fast_math && divide(s)) return;
+  if (s.op == ScalarOp::cast && round_pairs(s)) return;
   Lanes out;
   llvm::SmallVector<DType, 3> types;
   for (const ValueId a : s.args) types.push_back(info(a).dtype);
@@ -261,6 +262,20 @@ bool KernelEmitter::divide(const Apply& s) {
     const auto divisor = Divisor::of(b_, y, uses >= kReused);
     if (!divisor) return false;
     out.append(divisor->divide(b_, elements));
+  }
+  values_[s.result] = std::move(out);
+  return true;
+}
+
+// f32 to bf16 two lanes at a time, as the instruction does.
+bool KernelEmitter::round_pairs(const Apply& s) {
+  const kernel::Value& to = info(s.result);
+  if (to.dtype != DType::bf16 || info(s.args[0]).dtype != DType::f32 || to.width % 2 != 0) return false;
+  Lanes out;
+  for (int i = 0; i < to.width; i += 2) {
+    Value* pair = pack_bf16(b_, lane(s.args[0], i), lane(s.args[0], i + 1));
+    out.push_back(b_.CreateTrunc(pair, b_.getInt16Ty()));
+    out.push_back(b_.CreateTrunc(b_.CreateLShr(pair, 16), b_.getInt16Ty()));
   }
   values_[s.result] = std::move(out);
   return true;

@@ -24,7 +24,8 @@ class KernelEmitter {
   void count_divisions(const kernel::Block& stmts, double times);
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
-  bool divide(const kernel::Apply& s);  // false when the division instruction is to be used
+  bool divide(const kernel::Apply& s);       // false when the division instruction is to be used
+  bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);

@@ -24,6 +24,14 @@ int Region::phases() const {
   return n;
 }
 
+ExprId Region::stored(const Root& r) const {
+  const Expr& e = exprs[static_cast<std::size_t>(r.expr)];
+  if (e.kind != Expr::Kind::map || e.op != ScalarOp::cast || e.cast == e.dtype || e.cast != r.stored)
+    return r.expr;
+  const ExprId rounded = e.operands[0];
+  return exprs[static_cast<std::size_t>(rounded)].dtype == e.dtype ? rounded : r.expr;
+}
+
 std::vector<NodeId> Region::sources() const {
   std::vector<NodeId> nodes;
   for (const Expr& e : exprs) {

@@ -92,6 +92,8 @@ struct Region {
   int phases() const;                // passes over a domain
   // The pass in which a root is stored.
   int phase_of(const Root& r) const { return exprs[static_cast<std::size_t>(r.expr)].phase; }
+  // The expression that a root stores: its own, or what that rounds where storing rounds the same way.
+  ExprId stored(const Root& r) const;
   std::vector<NodeId> sources() const;  // each node loaded, once, in order of id
 };
 

@@ -403,10 +403,9 @@ class StageLowering {
                      region_.reductions[i].operands.end());
     }
     for (std::size_t i = 0; i < region_.roots.size(); ++i) {
-      const ExprId e = region_.roots[i].expr;
       if (!region_.roots[i].varies || region_.phase_of(region_.roots[i]) != p) continue;
       stores.push_back(static_cast<int>(i));
-      targets.push_back(e);
+      targets.push_back(region_.stored(region_.roots[i]));
     }
     if (targets.empty()) return;
     std::string title = fmt::format("phase {}:", p);
@@ -461,10 +460,11 @@ class StageLowering {
 
   void store(int i, std::span<Step> steps) {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
+    const ExprId value = region_.stored(root);
     for (Step& s : steps) {
       std::vector<IndexBound> bounds = row_bounds_;
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
-      put(root, at(root.offset, &s), expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr),
+      put(root, at(root.offset, &s), expr(value).varies ? s.memo.at(value) : row_memo_.at(value),
           mask(std::move(bounds), &s));
     }
   }
@@ -490,14 +490,14 @@ class StageLowering {
   void store_rows() {
     std::vector<ExprId> targets;
     for (const Root& r : region_.roots) {
-      if (!r.varies) targets.push_back(r.expr);
+      if (!r.varies) targets.push_back(region_.stored(r));
     }
     if (targets.empty()) return;
     compute_rows(needs(targets));
     b_.when(b_.inside({{place_.thread_reduced, 0, 1}, {share_, 0, 1}}), [&] {
       const Handle valid = b_.inside(row_bounds_);
       for (const Root& r : region_.roots) {
-        if (!r.varies) put(r, at(r.offset, nullptr), row_memo_.at(r.expr), valid);
+        if (!r.varies) put(r, at(r.offset, nullptr), row_memo_.at(region_.stored(r)), valid);
       }
     });
   }

@@ -1,6 +1,7 @@
 // What of a domain is kept between phases, and the form of a region that profits from it.
 #include <algorithm>
 
+#include "compiler/schedule/resident.h"
 #include "compiler/schedule/schedule.h"
 
 namespace bz::compiler {
@@ -13,7 +14,7 @@ std::vector<ExprId> targets(const Region& region, int phase) {
     if (r.phase == phase) ids.insert(ids.end(), r.operands.begin(), r.operands.end());
   }
   for (const Root& r : region.roots) {
-    if (r.varies && region.phase_of(r) == phase) ids.push_back(r.expr);
+    if (r.varies && region.phase_of(r) == phase) ids.push_back(region.stored(r));
   }
   return ids;
 }
@@ -169,8 +170,7 @@ int live_registers(const Region& region) {
   return most;
 }
 
-std::optional<Region> resident_form(const Region& region) {
-  Region r = region;
+bool max_sumexp_as_sums(Region& r) {
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
   const auto is_map = [&](ExprId id, ScalarOp op) {
     return at(id).kind == Expr::Kind::map && at(id).op == op;
@@ -197,8 +197,9 @@ std::optional<Region> resident_form(const Region& region) {
            is_component(difference.operands[1], reduction, 0);
   };
   bool changed = false;
-  for (int k = 0; k < static_cast<int>(region.reductions.size()); ++k) {
-    const Reduction& state = region.reductions[static_cast<std::size_t>(k)];
+  const int reductions = static_cast<int>(r.reductions.size());
+  for (int k = 0; k < reductions; ++k) {
+    const Reduction state = r.reductions[static_cast<std::size_t>(k)];
     if (state.monoid != Monoid::max_sumexp || state.merge || !state.where.empty()) continue;
     ExprId exponential = -1, own_exponential = -1;  // exp(x - m), exp(x - q)
     std::vector<std::pair<ExprId, int>> sums;       // where a sum is needed, and its component
@@ -253,17 +254,23 @@ std::optional<Region> resident_form(const Region& region) {
     r.reductions[static_cast<std::size_t>(k)].operands.resize(1);
     changed = true;
   }
-  if (!changed) return std::nullopt;
+  return changed;
+}
+
+std::optional<Region> resident_form(const Region& region) {
+  Region r = region;
+  const bool max_sumexp = max_sumexp_as_sums(r), moments = moments_as_sums(r);
+  if (!max_sumexp && !moments) return std::nullopt;
   put_in_order(r);
   // Phases anew: operands come first, so one sweep does.
-  for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
-    Expr& e = at(id);
+  const auto phase = [&](ExprId id) { return r.exprs[static_cast<std::size_t>(id)].phase; };
+  for (Expr& e : r.exprs) {
     e.phase = 0;
-    for (const ExprId o : e.operands) e.phase = std::max(e.phase, at(o).phase);
+    for (const ExprId o : e.operands) e.phase = std::max(e.phase, phase(o));
     if (e.kind != Expr::Kind::reduce) continue;
     Reduction& reduction = r.reductions[static_cast<std::size_t>(e.reduction)];
     reduction.phase = 0;
-    for (const ExprId o : reduction.operands) reduction.phase = std::max(reduction.phase, at(o).phase);
+    for (const ExprId o : reduction.operands) reduction.phase = std::max(reduction.phase, phase(o));
     e.phase = reduction.phase + 1;
   }
   return r;

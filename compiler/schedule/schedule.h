@@ -86,9 +86,9 @@ int live_registers(const Region& region);
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and a sum. Where a domain
-// stays in registers another phase costs an exchange between threads, while the one-pass form computes every
-// exponential twice. nullopt when there is none.
+// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and a sum, and each moments
+// to three sums (resident.h). Where a domain stays in registers another phase costs an exchange between threads, while the
+// one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
 
 // Shared memory of a block: for the exchange of partial results, for what is kept and what is copied ahead.

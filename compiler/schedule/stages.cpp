@@ -13,14 +13,16 @@ namespace {
 
 // Of a region alone in its kernel, or of a stage with the given bounds.
 Choice choose_form(Region& region, const Target& target, const Bounds& bounds) {
+  Choice plain = choose(region, target, bounds);
   if (std::optional<Region> resident = resident_form(region)) {
     Choice choice = choose(*resident, target, bounds);
-    if (choice.schedule.keep == Keep::registers) {
+    // Not if more blocks had to share a domain for it, as where one phase would do.
+    if (choice.schedule.keep == Keep::registers && choice.schedule.cluster <= plain.schedule.cluster) {
       region = std::move(*resident);
       return choice;
     }
   }
-  return choose(region, target, bounds);
+  return plain;
 }
 
 Choice force(Region& region, const Target& target, const Schedule& s) {
