@@ -358,7 +358,8 @@ class StageLowering {
   void store(int i, std::span<Step> steps) {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
     for (Step& s : steps) {
-      std::vector<IndexBound> bounds = row_bounds_;
+      std::vector<IndexBound> bounds = placed(root.where, &s);
+      bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
       put(root, at(root.offset, &s), expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr),
           mask(std::move(bounds), &s));

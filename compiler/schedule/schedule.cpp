@@ -7,6 +7,8 @@
 #include <charconv>
 #include <set>
 
+#include "compiler/fuse/access.h"
+#include "compiler/schedule/tile.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -59,9 +61,10 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
+                     s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
                      kKeepNames[static_cast<int>(s.keep)]);
 }
 
@@ -89,6 +92,8 @@ Schedule parse_schedule(std::string_view text) {
       s.unroll = parse_number(key, value, 16);
     } else if (key == "cluster") {
       s.cluster = parse_number(key, value, 16);
+    } else if (key == "tile") {
+      s.tile = parse_number(key, value, 128);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {
@@ -97,7 +102,8 @@ Schedule parse_schedule(std::string_view text) {
       s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
     } else {
       throw Error(fmt::format(
-          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, keep", key));
+          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, tile, keep",
+          key));
     }
   }
   return s;
@@ -110,10 +116,7 @@ static Index domain_start(const Region& region) {
   std::int64_t most = -1;
   const auto consider = [&](const Index& e) {
     const Index zero(0);
-    const IndexVar& inner = region.reduced.back();
-    Index along =
-        e.substitute([&](std::int32_t id) -> const Index* { return id == inner.id ? &zero : nullptr; });
-    if (!(e - along == Index::var(inner))) return;
+    if (!contiguous_along(e, region.reduced.back())) return;
     const std::int64_t reach = e.hi() - e.lo();
     if (reach > most) {
       most = reach;
@@ -142,6 +145,10 @@ Index aligned_start(const Region& region, const Schedule& s) {
 
 Extent extent_of(const Region& region, const Schedule& s) {
   Extent e;
+  if (s.tile > 1) {
+    e.blocks = tile_blocks(region, *tile_of(region, s));
+    return e;
+  }
   const std::int64_t size = region.domain_size();
   e.rows_per_block = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   e.blocks = ceil_div(region.domains(), e.rows_per_block);
@@ -164,6 +171,20 @@ std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   return bytes;
 }
 
+static std::optional<std::string> refuse_tile(const Region& region, const Schedule& s, const Target& target) {
+  if (!region.reduced.empty()) return "a tile, and something is reduced";
+  if (threads_of(s) % 32 != 0)
+    return fmt::format("{} threads that share a tile do not fill warps of 32", threads_of(s));
+  const std::optional<Tile> tile = tile_of(region, s);
+  if (!tile) return "a tile, and nothing is contiguous along a second kept variable";
+  const std::int64_t bytes = tile_bytes(region, *tile);
+  if (bytes > target.max_shared_bytes) {
+    return fmt::format("{} bytes of shared memory for a tile, a block may have {}", bytes,
+                       target.max_shared_bytes);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
   const int threads = threads_of(s);
   if (threads > target.max_threads_per_block) {
@@ -180,7 +201,10 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     return fmt::format("{} blocks that share a domain, each needs as many threads that do and has {}",
                        s.cluster, s.threads_reduced);
   }
-  if (!s.lanes_reduced && s.vector > 1) {
+  if (s.tile > 1) {
+    if (auto why = refuse_tile(region, s, target)) return why;
+  }
+  if (!s.lanes_reduced && s.vector > 1 && s.tile == 1) {
     if (region.kept.empty()) return "no kept variable to run lanes along";
     const std::int64_t inner = region.kept.back().extent;
     if (region.kept.size() > 1 && inner % s.vector != 0) {

@@ -7,7 +7,9 @@
 // threads share a domain and combine what they reduce by shuffles and, beyond a warp, through shared memory. `unroll` is
 // the number of vectors a thread handles between two combinations of its own partial results. `cluster` blocks together,
 // each with `reduced` threads, share a domain and combine through cluster shared memory. `keep` says where the data of a
-// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again).
+// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). With a `tile` a block
+// handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
+// shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
 //
 //   one thread an output       lanes=kept,reduced=1
 //   warp a row                 lanes=reduced,reduced=32
@@ -15,6 +17,7 @@
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
+//   transposed                 lanes=kept,vector=4,kept=256,unroll=4,tile=64
 #pragma once
 
 #include <functional>
@@ -38,6 +41,7 @@ struct Schedule {
   int threads_reduced = 1;
   int unroll = 1;
   int cluster = 1;  // power of two, at most 16
+  int tile = 1;     // power of two, at most 128
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -100,8 +104,9 @@ struct Choice {
 
 // What a kernel is bound to: a stage of several has the blocks of its team and the threads of the kernel.
 struct Bounds {
-  int team = 1;     // blocks
-  int threads = 0;  // of a block; 0: any number
+  int team = 1;         // blocks
+  int threads = 0;      // of a block; 0: any number
+  bool staged = false;  // one of several stages
 };
 // The schedule for a region: the first of the candidates, best first, that is not refused.
 Choice choose(const Region& region, const Target& target, const Bounds& bounds = {});
