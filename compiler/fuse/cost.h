@@ -16,6 +16,8 @@ inline constexpr double kInstructionsPerByte = 6.9;
 
 // Of one small kernel in a graph; H200, 2026-11.
 inline constexpr double kLaunchSeconds = 2e-6;
+// What an H200 moves meanwhile.
+inline constexpr double kLaunchBytes = kLaunchSeconds * 4.28e12;
 
 // With every multiprocessor at work: the sum over all elements of the f32 instructions of what is computed for each.
 double arithmetic_seconds(const Region& region, const Target& target);

@@ -53,6 +53,11 @@ std::string print(const Region& region, const ir::Graph& graph) {
     const std::string& name = graph.node(n).name;
     return name.empty() ? fmt::format("%{}", n) : "%" + name;
   };
+  const auto where = [&](const std::vector<IndexBound>& all) -> std::string {
+    std::vector<std::string> bounds;
+    for (const IndexBound& b : all) bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
+    return bounds.empty() ? "" : fmt::format(" where {}", fmt::join(bounds, " and "));
+  };
   std::string text =
       fmt::format("region {}: {}kept {}, reduced {}, {} phase{}\n", region.name,
                   region.outer.empty() ? "" : fmt::format("outer {}, ", axes(region.outer)),
@@ -81,17 +86,11 @@ std::string print(const Region& region, const ir::Graph& graph) {
         break;
       }
     }
-    if (!e.where.empty()) {
-      std::vector<std::string> bounds;
-      for (const IndexBound& b : e.where)
-        bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
-      what += fmt::format(" where {}", fmt::join(bounds, " and "));
-    }
-    text += fmt::format("  e{} = {}\n", i, what);
+    text += fmt::format("  e{} = {}{}\n", i, what, where(e.where));
   }
   for (const Root& r : region.roots) {
-    text += fmt::format("  store {}{}[{}] = e{}\n", r.table < 0 ? "" : "table ", label(r.node),
-                        r.offset.str(var), r.expr);
+    text += fmt::format("  store {}{}[{}] = e{}{}\n", r.table < 0 ? "" : "table ", label(r.node),
+                        r.offset.str(var), r.expr, where(r.where));
   }
   return text;
 }

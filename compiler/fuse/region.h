@@ -73,7 +73,8 @@ struct Root {
   bool varies = false;  // has more than one element in a domain, of one value or several
   bool temporary =
       false;  // stored for other regions, in the compute type: what fusion does not round, a cut must not
-  int table = -1;  // stored in this table of the group, not in memory
+  int table = -1;                 // stored in this table of the group, not in memory
+  std::vector<IndexBound> where;  // of a root that varies: the elements that are stored
 };
 
 std::int64_t product(const std::vector<IndexVar>& vars);  // of the extents

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/lower/stage.h"
+#include "compiler/lower/tile.h"
 
 namespace bz::compiler {
 namespace {
@@ -122,6 +123,10 @@ class Lowering {
 
 Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules,
               int alignment) {
+  if (!group.staged() && schedules[0].tile > 1) {
+    const Tiled t = tiled(group.stages[0], schedules[0]);
+    return Lowering(t.group, graph, t.schedules, alignment).run();
+  }
   return Lowering(group, graph, schedules, alignment).run();
 }
 

@@ -462,7 +462,8 @@ class StageLowering {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
     const ExprId value = region_.stored(root);
     for (Step& s : steps) {
-      std::vector<IndexBound> bounds = row_bounds_;
+      std::vector<IndexBound> bounds = placed(root.where, &s);
+      bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
       put(root, at(root.offset, &s), expr(value).varies ? s.memo.at(value) : row_memo_.at(value),
           mask(std::move(bounds), &s));
@@ -689,7 +690,7 @@ class StageLowering {
   std::map<ExprId, kernel::ArrayId> ahead_;  // likewise, of what is read ahead
   Index block_;                              // whose domains kept_ says
   IndexVar next_;                            // the block of the next turn
-  std::vector<Step> resident_;              // all steps of the thread, where the domain stays in registers
+  std::vector<Step> resident_;               // all steps of the thread, where the domain stays in registers
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 // domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). `prefetch` makes blocks
 // stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
 // so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next.
+// With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
+// shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
 //
 //   one thread an output       lanes=kept,reduced=1
 //   warp a row                 lanes=reduced,reduced=32
@@ -18,6 +20,7 @@
 //   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
+//   transposed                 lanes=kept,vector=4,kept=256,unroll=4,tile=64
 #pragma once
 
 #include <functional>
@@ -42,6 +45,7 @@ struct Schedule {
   int unroll = 1;
   int cluster = 1;   // power of two, at most 16
   int prefetch = 0;  // 0 or a power of two, at most 16
+  int tile = 1;      // power of two, at most 128
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -108,8 +112,9 @@ struct Choice {
 
 // What a kernel is bound to: a stage of several has the blocks of its team and the threads of the kernel.
 struct Bounds {
-  int team = 1;     // blocks
-  int threads = 0;  // of a block; 0: any number
+  int team = 1;         // blocks
+  int threads = 0;      // of a block; 0: any number
+  bool staged = false;  // one of several stages
 };
 // The schedule for a region: the first of the candidates, best first, that is not refused.
 Choice choose(const Region& region, const Target& target, const Bounds& bounds = {});

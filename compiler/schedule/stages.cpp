@@ -42,6 +42,11 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   if (!group.staged()) {
     Region& region = group.stages[0];
     const std::optional<Schedule> s = forced(region.name);
+    if (s && s->prefetch > 0) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: a stage of several does not read ahead",
+                      group.name, to_string(*s), region.name));
+    }
     choices.push_back(s ? force(region, target, *s) : choose_form(region, target, {}));
     return choices;
   }
@@ -49,7 +54,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   left.max_cluster = group.cluster;
   // The threads that the stage with the most wants, unless one is forced.
   constexpr int kLeastThreads = 128;
-  Bounds bounds{group.cluster, 0};
+  Bounds bounds{group.cluster, 0, true};
   int threads = kLeastThreads;
   for (const Region& region : group.stages) {
     if (const std::optional<Schedule> s = forced(region.name)) {
@@ -73,6 +78,11 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
       throw Error(fmt::format(
           "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
           group.name, to_string(*s), region.name, s->cluster, group.cluster));
+    }
+    if (s && s->tile > 1) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: a tile, and the kernel has several stages",
+                      group.name, to_string(*s), region.name));
     }
     choices.push_back(s ? force(region, left, *s) : choose_form(region, left, bounds));
     left.max_shared_bytes -= static_cast<int>(shared_bytes(region, choices.back().schedule));
