@@ -31,31 +31,22 @@ std::optional<Lanes> lanes_of(const Region& region, const std::vector<Access>& a
   return best;
 }
 
-// Bytes of an access beside those of its elements, where its neighbours in memory belong to other blocks. Those of a block
-// meet in its cache: a warp has a row of up to 1024 elements, a block several such rows; a thread of columns walks along
-// what it reduces.
+// Bytes of an access beside those of its elements, where its neighbours in memory are not its neighbours in a warp. Loads
+// of a block meet in its cache: a warp has a row of up to 1024 elements, a block several such rows; a thread of columns
+// walks along what it reduces.
 std::int64_t wasted_bytes(const Region& region, const Access& a, const Lanes& lanes) {
   constexpr std::int64_t kRowOfWarp = 1024;
-  if (lanes.reduced && region.domain_size() <= kRowOfWarp) return 0;
+  if (a.load >= 0 && lanes.reduced && region.domain_size() <= kRowOfWarp) return 0;
   if (!a.offset.uses(lanes.var.id) || contiguous_along(a.offset, lanes.var)) return 0;
   const auto in_sector = [&](const IndexVar& v) {
     return v.extent * size_of(a.dtype) >= kSectorBytes && contiguous_along(a.offset, v);
   };
-  if (!std::any_of(region.kept.begin(), region.kept.end(), in_sector)) return 0;
+  const bool other_kept = std::any_of(region.kept.begin(), region.kept.end(), in_sector);
+  const bool other_reduced = std::any_of(region.reduced.begin(), region.reduced.end(), in_sector);
+  if (!other_kept && !(a.root >= 0 && other_reduced)) return 0;
   const std::int64_t stride = std::abs(coefficient(a.offset, lanes.var)) * size_of(a.dtype);
   const std::int64_t moved = stride == 0 ? kSectorBytes : std::min<std::int64_t>(stride, kSectorBytes);
   return a.touched * (moved - size_of(a.dtype));
-}
-
-template <class F>
-void each_wasteful(const Region& region, F&& f) {
-  if (region.reductions.empty()) return;
-  const std::vector<Access> all = accesses(region);
-  const std::optional<Lanes> lanes = lanes_of(region, all);
-  if (!lanes) return;
-  for (const Access& a : all) {
-    if (const std::int64_t bytes = wasted_bytes(region, a, *lanes); bytes > 0) f(a, bytes);
-  }
 }
 
 // Permutations of each node, other views between them left out.
@@ -76,25 +67,30 @@ std::map<NodeId, std::vector<NodeId>> permutations(const ir::Graph& graph) {
 }  // namespace
 
 std::int64_t wasted_bytes(const Region& region) {
+  if (region.reductions.empty()) return 0;
+  const std::vector<Access> all = accesses(region);
+  const std::optional<Lanes> lanes = lanes_of(region, all);
   std::int64_t sum = 0;
-  each_wasteful(region, [&](const Access&, std::int64_t bytes) { sum += bytes; });
+  for (const Access& a : all) sum += lanes ? wasted_bytes(region, a, *lanes) : 0;
   return sum;
 }
 
 std::vector<Transposed> transposed(const ir::Graph& graph, const Fusion& fusion) {
+  // Storing what is permuted on either side may turn the region's lanes.
   std::map<NodeId, std::int64_t> wasted;
   const auto permuted = permutations(graph);
   for (const Region& region : fusion.regions) {
-    each_wasteful(region, [&](const Access& a, std::int64_t bytes) {
-      if (a.root >= 0) {
-        const Root& root = region.roots[static_cast<std::size_t>(a.root)];
-        const Expr& e = region.exprs[static_cast<std::size_t>(root.expr)];
-        if (e.kind == Expr::Kind::map && e.node != root.node) wasted[e.node] += bytes;
-      } else if (const auto at = permuted.find(region.exprs[static_cast<std::size_t>(a.load)].source);
-                 at != permuted.end()) {
-        for (const NodeId n : at->second) wasted[n] += bytes;
-      }
-    });
+    const std::int64_t bytes = wasted_bytes(region);
+    if (bytes == 0) continue;
+    for (const NodeId source : region.sources()) {
+      const auto at = permuted.find(source);
+      if (at == permuted.end()) continue;
+      for (const NodeId n : at->second) wasted[n] += bytes;
+    }
+    for (const Root& root : region.roots) {
+      const Expr& e = region.exprs[static_cast<std::size_t>(root.expr)];
+      if (e.kind == Expr::Kind::map && e.node != root.node) wasted[e.node] += bytes;
+    }
   }
   std::vector<Transposed> all;
   for (const auto& [node, bytes] : wasted) {
