@@ -97,18 +97,26 @@ void verify_kernel(const kernel::Kernel& k) {
 }
 
 Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernels,
-               const std::vector<std::vector<Binding>>& bindings, int alignment) {
+               const std::vector<std::vector<Binding>>& bindings, int alignment, bool alone) {
   Plan plan;
   plan.name = graph.name();
   plan.alignment = alignment;
   std::map<NodeId, int> input, output, temporary;
+  std::set<std::pair<NodeId, bool>> used;  // and whether it is written
+  for (const auto& all : bindings) {
+    for (const Binding& b : all) used.emplace(b.node, b.written);
+  }
   for (const NodeId id : graph.inputs()) {
+    if (alone && !used.contains({id, false})) continue;
     input[id] = static_cast<int>(plan.buffers.size());
     plan.buffers.push_back({graph.node(id).as<InputAttrs>()->name, PlanBuffer::Kind::input, graph.type(id)});
   }
   for (const Output& o : graph.outputs()) {
+    const bool written = !alone || used.contains({o.node, true});
+    if (!written && (input.contains(o.node) || !used.contains({o.node, false}))) continue;
     output[o.node] = static_cast<int>(plan.buffers.size());
-    plan.buffers.push_back({o.name, PlanBuffer::Kind::output, graph.type(o.node)});
+    plan.buffers.push_back(
+        {o.name, written ? PlanBuffer::Kind::output : PlanBuffer::Kind::input, graph.type(o.node)});
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const kernel::Kernel& k = kernels[i].kernel;
@@ -119,8 +127,11 @@ Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernel
       if (binding.temporary) {
         const auto [at, fresh] = temporary.try_emplace(binding.node, static_cast<int>(plan.buffers.size()));
         if (fresh) {
+          const auto kind = !alone            ? PlanBuffer::Kind::temporary
+                            : binding.written ? PlanBuffer::Kind::output
+                                              : PlanBuffer::Kind::input;
           plan.buffers.push_back({fmt::format("t{}", temporary.size() - 1),
-                                  PlanBuffer::Kind::temporary,
+                                  kind,
                                   {k.buffers[b].dtype, graph.type(binding.node).shape}});
         }
         launch.arguments.push_back(at->second);
@@ -193,8 +204,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
         r = canonical(std::move(r));
         known.push_back(r.name);
       }
-      std::vector<Choice> choices = choose_stages(group, options.target, forced);
-      const Estimate e = estimate(group, choices, c.simplified, options.target);
+      std::vector<Choice> choices = choose_stages(group, options.target, forced, options.measured);
+      const Estimate e = estimate(group, choices, c.simplified);
       c.kernels.push_back({std::move(group), std::move(choices), e, {}});
     }
     for (const std::string& name : known) named.erase(name);
@@ -205,6 +216,9 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
     return 0;
   });
   if (options.last <= Stage::schedule) return c;
+  const bool alone = !options.kernel.empty();
+  if (alone)
+    std::erase_if(c.kernels, [&](const CompiledKernel& k) { return k.group.name != options.kernel; });
 
   timed(c.times, "lower", [&] {
     for (CompiledKernel& k : c.kernels) {
@@ -219,7 +233,7 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
     }
     return 0;
   });
-  c.plan = make_plan(c.simplified, c.kernels, bindings, options.alignment);
+  c.plan = make_plan(c.simplified, c.kernels, bindings, options.alignment, alone);
   if (options.last == Stage::kernel) return c;
 
   c.bitcode = timed(c.times, "emit", [&] { return emit::emit(kernels, graph.name(), {options.fast_math}); });

@@ -6,6 +6,7 @@
 //   device->load(c.plan);            c.dump(Stage::kernel);            c.explain();
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,10 @@ struct CompileOptions {
   // Schedules by hand: "TEXT" for every kernel that has one, or "NAME: TEXT; NAME: TEXT" by kernel (see
   // compiler/schedule/schedule.h). A schedule that cannot serve is an Error that says why.
   std::string schedule;
+  // Times of candidates by kernel or stage; where there are some, the fastest is taken. A schedule by hand comes before.
+  std::map<std::string, compiler::Measurements> measured;
+  // Compile this kernel alone: what it exchanges with the others are inputs and outputs of the plan. "": all.
+  std::string kernel;
   bool fast_math = false;
   // Alignment in bytes of the addresses of inputs and outputs; a power of two, at least every element's size.
   int alignment = 16;

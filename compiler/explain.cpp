@@ -7,6 +7,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/emit/emit.h"
+#include "compiler/fuse/cost.h"
 #include "ir/print.h"
 
 namespace bz {
@@ -110,6 +111,22 @@ int phases(const Group& group) {
   return n;
 }
 
+// Those that could be chosen, and all that were measured.
+std::vector<Candidate> shown(const Choice& choice) {
+  std::vector<Candidate> all;
+  for (const Candidate& c : choice.candidates) {
+    if (!c.neighbour || c.measured) all.push_back(c);
+  }
+  return all;
+}
+// A stage of several is not launched by itself.
+double predicted_us(const CompiledKernel& k, const Candidate& c) {
+  return 1e6 * (c.seconds + (k.group.staged() ? 0 : kLaunchSeconds));
+}
+std::string measured(const Candidate& c) {
+  return c.measured ? fmt::format(", {:.1f} us measured", 1e6 * *c.measured) : "";
+}
+
 std::string launch(const CompiledKernel& k) {
   const Schedule& s = k.choices[0].schedule;
   const int cluster = k.group.staged() ? k.group.cluster : s.cluster;
@@ -175,6 +192,10 @@ std::string Compilation::explain() const {
       text += fmt::format("{}phases     {}\n", indent, region.phases());
       text += fmt::format("{}schedule   {}\n", indent, to_string(choice.schedule));
       text += fmt::format("{}residency  {}\n", indent, residency(k, i));
+      for (const Candidate& candidate : shown(choice)) {
+        text += fmt::format("{}candidate  {}: {:.1f} us predicted{}\n", indent, to_string(candidate.schedule),
+                            predicted_us(k, candidate), measured(candidate));
+      }
       for (const Refusal& r : choice.refused)
         text += fmt::format("{}refused    {}: {}\n", indent, to_string(r.schedule), r.reason);
     }
@@ -205,6 +226,12 @@ std::string Compilation::explain_json() const {
   for (const CompiledKernel& k : kernels) {
     Json stages = Json::array();
     for (std::size_t i = 0; i < k.group.stages.size(); ++i) {
+      Json candidates = Json::array();
+      for (const Candidate& candidate : shown(k.choices[i])) {
+        candidates.push_back(
+            {{"schedule", to_string(candidate.schedule)}, {"predicted_us", predicted_us(k, candidate)}});
+        if (candidate.measured) candidates.back()["measured_us"] = 1e6 * *candidate.measured;
+      }
       Json refused = Json::array();
       for (const Refusal& r : k.choices[i].refused)
         refused.push_back({{"schedule", to_string(r.schedule)}, {"reason", r.reason}});
@@ -212,6 +239,7 @@ std::string Compilation::explain_json() const {
                         {"domain", domain_json(k.group.stages[i])},
                         {"phases", k.group.stages[i].phases()},
                         {"schedule", to_string(k.choices[i].schedule)},
+                        {"candidates", std::move(candidates)},
                         {"refused", std::move(refused)},
                         {"residency", residency(k, i)}});
     }
@@ -230,7 +258,10 @@ std::string Compilation::explain_json() const {
       residencies.push_back(name + stage["residency"].get<std::string>());
     }
     one["schedule"] = fmt::format("{}", fmt::join(schedules, "; "));
-    if (!staged) one["refused"] = stages[0]["refused"];
+    if (!staged) {
+      one["candidates"] = stages[0]["candidates"];
+      one["refused"] = stages[0]["refused"];
+    }
     one["residency"] = fmt::format("{}", fmt::join(residencies, "; "));
     one["results"] = std::move(reductions);
     if (staged) one["stages"] = std::move(stages);

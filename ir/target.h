@@ -18,6 +18,11 @@ struct Target {
   int max_threads_per_block = 1024;
   int max_shared_bytes = 232448;  // a block may have, with opt-in
   int registers_per_block = 65536;
+  // A multiprocessor holds, of all its blocks together.
+  int threads_per_multiprocessor = 2048;
+  int blocks_per_multiprocessor = 32;
+  int shared_per_multiprocessor = 233472;
+  int registers_per_multiprocessor = 65536;
   int max_cluster = 16;  // blocks that can run as a cluster; 1: there are none
   std::int64_t l2_bytes = 50ll << 20;
   double dram_bytes_per_second = 4.28e12;  // copy speed, read plus write

@@ -48,8 +48,10 @@ namespace runtime {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string kind() const = 0;      // "cuda" or "sim"
-  virtual std::string name() const = 0;      // "NVIDIA H200"
+  virtual std::string kind() const = 0;  // "cuda" or "sim"
+  virtual std::string name() const = 0;  // "NVIDIA H200"
+  // "CUDA 13.0", the newest that the driver supports; "" in the simulator.
+  virtual std::string driver_version() const = 0;
   virtual int ordinal() const { return 0; }  // among the devices of its kind
   // Target to compile for: PTX version chosen from the driver, everything else read off the device.
   virtual Target target() const = 0;
@@ -63,8 +65,9 @@ class Device {
   virtual void synchronize() = 0;  // waits for the device's own stream; throws DeviceError on a failed kernel
 
   // Seconds on the device of each of `repeats` runs of `program`, after `warmup` runs; with CUDA events on
-  // CUDA, the host clock in the simulator.
-  virtual std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup,
+  // CUDA, the host clock in the simulator. Runs take the sets of arguments in turn: where there are more than the caches
+  // hold, no run finds its data there.
+  virtual std::vector<double> time(Program& program, std::span<const std::vector<void*>> sets, int warmup,
                                    int repeats) = 0;
 };
 

@@ -117,6 +117,8 @@ TEST_CASE("cli: wrong usage is status 2 and says so") {
       {"run", file, "--device=sim", "--in=x=a.npy", "--in=x=b.npy"},
       {"run", file, "--device=sim", "--seed=-1"},
       {"bench", file, "--device=interp"},
+      {"explain", file, "--tune", "--target=sm_90"},
+      {"explain", file, "--device=sim"},
       {"devices", "--all"},
   };
   for (const std::vector<std::string>& arguments : wrong) {
@@ -212,8 +214,7 @@ TEST_CASE("cli: the parts of an axis that is split have letters") {
   %y = reshape %d {shape = [4, 6]}
   output %y
 })");
-  CHECK_THAT(braze({"emit", file, "--stage=regions"}).out,
-             Contains("kept (i0i1a: 12), reduced (i1b: 2)"));
+  CHECK_THAT(braze({"emit", file, "--stage=regions"}).out, Contains("kept (i0i1a: 12), reduced (i1b: 2)"));
   const Result r = braze({"explain", file, "--target=sm_90", "--json"});
   CHECK(r.status == 0);
   CHECK(nlohmann::json::accept(r.out));
@@ -307,6 +308,22 @@ TEST_CASE("cli: bench measures beside a copy") {
   CHECK(json.at("bytes_min") == 4 * (5 * 33 * 2 + 5));
   CHECK(json.at("median_us") > 0);
   CHECK(json.at("copy_bytes_per_second") > 0);
+}
+
+TEST_CASE("cli: --tune says what it measures, once") {
+  Folder folder;
+  setenv("BRAZE_CACHE", (folder / "cache").c_str(), 1);
+  const std::string file = folder.write("rows.braze", kSoftmax);
+  const Result first = braze({"explain", file, "--tune", "--device=sim"});
+  CHECK(first.status == 0);
+  CHECK_THAT(first.err, Contains("tune ") && Contains(" us\n"));
+  CHECK_THAT(first.out, Contains("candidate") && Contains("us measured"));
+  const Result run = braze({"run", file, "--tune", "--device=sim", "--check"});
+  CHECK(run.status == 0);
+  CHECK(run.err.empty());
+  const Result json = braze({"explain", file, "--tune", "--device=sim", "--json"});
+  CHECK(nlohmann::json::parse(json.out).at("kernels").at(0).at("candidates").at(0).contains("measured_us"));
+  unsetenv("BRAZE_CACHE");
 }
 
 TEST_CASE("cli: devices lists the simulator last") {

@@ -184,6 +184,10 @@ TEST_CASE("the target is read off the device and its driver", "[cuda]") {
   CHECK(target.multiprocessors == 10);
   CHECK(target.max_shared_bytes == 99 << 10);
   CHECK(target.l2_bytes == 4 << 20);
+  CHECK(target.threads_per_multiprocessor == 1536);
+  CHECK(target.blocks_per_multiprocessor == 24);
+  CHECK(target.shared_per_multiprocessor == 100 << 10);
+  CHECK(target.registers_per_multiprocessor == 65536);
   CHECK(target.dram_bytes_per_second == Approx(0.89 * 128e9));
 }
 
@@ -336,7 +340,7 @@ TEST_CASE("CUDA memory and timing through the driver", "[cuda]") {
   const auto program = device->load(plan);
   bz::DeviceBuffer x(*device, 512), y(*device, 512);
   const std::vector<void*> arguments = {x.get(), y.get()};
-  CHECK(device->time(*program, arguments, 1, 3) == std::vector<double>(3, 0.25e-3));
+  CHECK(device->time(*program, {&arguments, 1}, 1, 3) == std::vector<double>(3, 0.25e-3));
 }
 
 TEST_CASE("a GPU runs a program of two kernels and a temporary", "[cuda][gpu]") {
@@ -358,7 +362,7 @@ TEST_CASE("a GPU runs a program of two kernels and a temporary", "[cuda][gpu]") 
   device->synchronize();
   device->copy_out(y.data(), out.get(), bytes);
   for (std::size_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == 2 * x[i]);
-  for (double seconds : device->time(*program, arguments, 2, 5)) CHECK((seconds > 0 && seconds < 1));
+  for (double seconds : device->time(*program, {&arguments, 1}, 2, 5)) CHECK((seconds > 0 && seconds < 1));
 
   bz::Plan broken = twice(128);
   broken.ptx = ".version 6.3\n.target sm_75\n.address_size 64\nnonsense";

@@ -459,5 +459,5 @@ TEST_CASE("sim device memory", "[sim]") {
   const auto program = device->load(plan);
   bz::DeviceBuffer x(*device, 256), y(*device, 256);
   const std::vector<void*> arguments = {x.get(), y.get()};
-  CHECK(device->time(*program, arguments, 1, 3).size() == 3);
+  CHECK(device->time(*program, {&arguments, 1}, 1, 3).size() == 3);
 }

@@ -44,16 +44,28 @@ int instructions(Monoid m) {
 
 }  // namespace
 
+int instructions_of(const Expr& e) {
+  if (e.kind == Expr::Kind::map) return instructions(e.op);
+  return e.kind == Expr::Kind::load ? 1 : 0;
+}
+int instructions_of(const Reduction& r) { return instructions(r.monoid); }
+int instructions_to_combine(const Reduction& r) {
+  switch (r.monoid) {
+    case Monoid::max_sumexp: return 2 * instructions(ScalarOp::exp) + 8;
+    case Monoid::moments: return instructions(ScalarOp::div) + 8;
+    default: return instructions(r.monoid);
+  }
+}
+
 double instructions_of(const Region& region, const Expr& e) {
-  if (e.kind != Expr::Kind::map && e.kind != Expr::Kind::load) return 0;
   const double domains = static_cast<double>(region.teams() * region.domains());
   const double times = domains * (e.varies ? static_cast<double>(region.domain_size()) : 1);
-  return times * (e.kind == Expr::Kind::map ? instructions(e.op) : 1);
+  return times * instructions_of(e);
 }
 
 double instructions_of(const Region& region, const Reduction& r) {
   return static_cast<double>(region.teams() * region.domains()) * static_cast<double>(region.domain_size()) *
-         instructions(r.monoid);
+         instructions_of(r);
 }
 
 double instructions_of(const Region& region) {
@@ -64,8 +76,6 @@ double instructions_of(const Region& region) {
 }
 
 double arithmetic_seconds(const Region& region, const Target& target) {
-  // f32 lanes of a multiprocessor, and their clock rate on an H200.
-  constexpr double kLanes = 128, kHertz = 1.75e9;
   return instructions_of(region) / (target.multiprocessors * kLanes * kHertz);
 }
 

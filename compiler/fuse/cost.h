@@ -19,6 +19,20 @@ inline constexpr double kLaunchSeconds = 2e-6;
 // What an H200 moves meanwhile.
 inline constexpr double kLaunchBytes = kLaunchSeconds * 4.28e12;
 
+// A second read that hits L2, against the copy speed of DRAM; and how much of L2 can be counted on. H200, 2026-11.
+inline constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;
+// The share of the multiprocessors that clusters of 1, 2, 4, 8, 16 blocks reach: they do not cross the chip's processing
+// clusters, which are not all of one size. Of the H200's 132: 15 clusters of 8 and 7 of 16.
+inline double reach(int cluster) { return cluster == 16 ? 0.85 : cluster == 8 ? 0.91 : 1; }
+
+// f32 lanes of a multiprocessor, and their clock rate on an H200.
+inline constexpr double kLanes = 128, kHertz = 1.75e9;
+
+// Instructions that an expression takes for one element, and taking an element into a reduction's state.
+int instructions_of(const Expr& e);
+int instructions_of(const Reduction& r);
+// Of putting two states together.
+int instructions_to_combine(const Reduction& r);
 // With every multiprocessor at work: the sum over all elements of the f32 instructions of what is computed for each.
 double arithmetic_seconds(const Region& region, const Target& target);
 

@@ -43,15 +43,18 @@ std::vector<NodeId> Region::sources() const {
 }
 
 std::string print(const Region& region, const ir::Graph& graph) {
+  return print(region, [&](NodeId n) {
+    const std::string& name = graph.node(n).name;
+    return name.empty() ? fmt::format("%{}", n) : "%" + name;
+  });
+}
+
+std::string print(const Region& region, const std::function<std::string(NodeId)>& label) {
   const auto var = [&](std::int32_t id) { return region.var_names[static_cast<std::size_t>(id)]; };
   const auto axes = [&](const std::vector<IndexVar>& vars) {
     std::vector<std::string> parts;
     for (const IndexVar& v : vars) parts.push_back(fmt::format("{}: {}", var(v.id), v.extent));
     return fmt::format("({})", fmt::join(parts, ", "));
-  };
-  const auto label = [&](NodeId n) {
-    const std::string& name = graph.node(n).name;
-    return name.empty() ? fmt::format("%{}", n) : "%" + name;
   };
   const auto where = [&](const std::vector<IndexBound>& all) -> std::string {
     std::vector<std::string> bounds;

@@ -11,6 +11,7 @@
 // of phase p needs the results of reductions of phases below p.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -99,5 +100,7 @@ struct Region {
 };
 
 std::string print(const Region& region, const ir::Graph& graph);
+// With other names for the nodes that are loaded and stored.
+std::string print(const Region& region, const std::function<std::string(NodeId)>& label);
 
 }  // namespace bz::compiler

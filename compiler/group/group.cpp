@@ -22,15 +22,10 @@ constexpr std::int64_t kMinor = 8;
 constexpr double kElementsPerBlock = 512;
 // What a domain has side by side in memory should fill the lines of the cache.
 constexpr std::int64_t kContiguousBytes = 128;
-// A second read that hits L2, against the copy speed of DRAM; and how much of L2 can be counted on. H200, 2026-11.
-constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;
 // Teams without a tie by data that a region is tried with.
 constexpr std::size_t kSiblings = 8;
 // The share of the multiprocessors that keeps DRAM busy.
 constexpr double kSaturating = 0.75;
-// Multiprocessors that clusters of 1, 2, 4, 8, 16 blocks reach: they do not cross the chip's processing clusters, which are
-// not all of one size. Of the H200's 132: 15 clusters of 8 and 7 of 16.
-double reach(int cluster) { return cluster == 16 ? 0.85 : cluster == 8 ? 0.91 : 1; }
 
 class Grouper {
  public:

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "compiler/fuse/access.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/predict.h"
 #include "compiler/schedule/tile.h"
 #include "support/error.h"
 
@@ -218,9 +219,83 @@ std::vector<Schedule> tile_candidates(const Region& region, const std::vector<Ac
   return {s};
 }
 
+// Those that can serve with their predicted times, and those that cannot with the reason.
+Choice judge(const Forms& forms, std::vector<Schedule> schedules, const Target& target,
+             const Bounds& bounds) {
+  Choice all;
+  std::vector<Schedule> seen;
+  for (Schedule& s : schedules) {
+    if (bounds.threads != 0) set_threads(s, forms.region(), bounds.threads);
+    if (std::find(seen.begin(), seen.end(), s) != seen.end()) continue;
+    seen.push_back(s);
+    const Region& form = forms.of(s);
+    if (std::optional<std::string> why = refuse(form, s, target)) {
+      all.refused.push_back({s, std::move(*why)});
+    } else {
+      all.candidates.push_back({s, predict(form, s, target, bounds)});
+    }
+  }
+  return all;
+}
+
+// The model does not see differences below this, while the order of the candidates was found by measuring.
+constexpr double kMargin = 0.97;
+
+const Candidate& least(const std::vector<Candidate>& candidates) {
+  const Candidate* best = &candidates[0];
+  for (const Candidate& c : candidates) {
+    if (c.seconds < kMargin * best->seconds) best = &c;
+  }
+  return *best;
+}
+
+// Twice and half of what the preferred candidate has of unroll, vector and threads, where that can serve.
+void add_neighbours(Choice& choice, const Candidate& preferred, const Forms& forms, const Target& target,
+                    const Bounds& bounds) {
+  std::vector<Schedule> around;
+  for (int Schedule::*const key :
+       {&Schedule::unroll, &Schedule::vector, &Schedule::threads_reduced, &Schedule::threads_kept}) {
+    for (const bool twice : {false, true}) {
+      Schedule s = preferred.schedule;
+      if (!twice && s.*key == 1) continue;
+      s.*key = twice ? 2 * s.*key : s.*key / 2;
+      if (s.unroll <= kMostUnroll && s.vector <= kMostVector) around.push_back(s);
+    }
+  }
+  for (Candidate& c : judge(forms, std::move(around), target, bounds).candidates) {
+    if (std::any_of(choice.candidates.begin(), choice.candidates.end(),
+                    [&](const Candidate& other) { return other.schedule == c.schedule; }))
+      continue;
+    c.neighbour = true;
+    choice.candidates.push_back(std::move(c));
+  }
+}
+
+// Two measurements of one kernel differ by less than this.
+constexpr double kNoise = 0.99;
+
+// The candidate of the shortest measured time; the preferred one when nothing is faster, or none was measured.
+const Candidate& fastest(Choice& choice, const Candidate& preferred, const Measurements& measured) {
+  const Candidate* best = &preferred;
+  double least = std::numeric_limits<double>::infinity();
+  for (Candidate& c : choice.candidates) {
+    for (const auto& [schedule, seconds] : measured) {
+      if (schedule == c.schedule) c.measured = seconds;
+    }
+    if (c.schedule == preferred.schedule && c.measured) least = kNoise * *c.measured;
+  }
+  for (const Candidate& c : choice.candidates) {
+    if (!c.measured || *c.measured >= least) continue;
+    best = &c;
+    least = *c.measured;
+  }
+  return *best;
+}
+
 }  // namespace
 
-Choice choose(const Region& region, const Target& target, const Bounds& bounds) {
+Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, const Measurements& measured) {
+  const Region& region = forms.region();
   const std::vector<Access> all = accesses(region);
   const std::int64_t along_reduced =
       region.reduced.empty() ? 0 : contiguous_bytes(all, region.reduced.back());
@@ -229,31 +304,45 @@ Choice choose(const Region& region, const Target& target, const Bounds& bounds) 
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  std::vector<Schedule> candidates = rows ? row_candidates(region, target, full, bounds.team)
-                                          : column_candidates(region, target, full, bounds.team);
+  const auto list = [&](const Region& form) {
+    return rows ? row_candidates(form, target, full, bounds.team)
+                : column_candidates(form, target, full, bounds.team);
+  };
+  std::vector<Schedule> candidates = list(region);
+  if (const Region* resident = forms.resident(); resident != nullptr && region.phases() == 1) {
+    // Where one phase would do, no blocks share a domain so that it stays.
+    std::vector<Schedule> staying = list(*resident);
+    std::erase_if(staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1; });
+    candidates.insert(candidates.begin(), staying.begin(), staying.end());
+  }
   if (region.reduced.empty() && !bounds.staged) {
     const std::vector<Schedule> tiles = tile_candidates(region, all, target);
     candidates.insert(candidates.begin(), tiles.begin(), tiles.end());
   }
-  std::vector<Refusal> refused;
   if (bounds.staged) std::erase_if(candidates, [](const Schedule& s) { return s.prefetch > 0; });
-  for (Schedule& s : candidates) {
-    if (bounds.threads != 0) set_threads(s, region, bounds.threads);
-    if (std::any_of(refused.begin(), refused.end(), [&](const Refusal& r) { return r.schedule == s; }))
-      continue;
-    const std::optional<std::string> why = refuse(region, s, target);
-    if (!why) return {s, std::move(refused)};
-    refused.push_back({s, *why});
+  Choice choice = judge(forms, std::move(candidates), target, bounds);
+  if (choice.candidates.empty()) {
+    // A warp a row or a thread an output needs nothing that could run out.
+    Schedule last;
+    last.lanes_reduced = rows;
+    (rows ? last.threads_reduced : last.threads_kept) = 32;
+    Choice fallback = judge(forms, {last}, target, bounds);
+    if (fallback.candidates.empty()) {
+      throw Error(fmt::format("kernel {} has no schedule on {}: {}", region.name, target.name,
+                              fallback.refused[0].reason));
+    }
+    choice.candidates = std::move(fallback.candidates);
   }
-  // A warp a row or a thread an output needs nothing that could run out.
-  Schedule last;
-  last.lanes_reduced = rows;
-  (rows ? last.threads_reduced : last.threads_kept) = 32;
-  if (bounds.threads != 0) set_threads(last, region, bounds.threads);
-  if (const std::optional<std::string> why = refuse(region, last, target)) {
-    throw Error(fmt::format("kernel {} has no schedule on {}: {}", region.name, target.name, *why));
-  }
-  return {last, std::move(refused)};
+  const Candidate preferred = least(choice.candidates);
+  add_neighbours(choice, preferred, forms, target, bounds);
+  choice.schedule = fastest(choice, preferred, measured).schedule;
+  return choice;
+}
+
+double Choice::seconds() const {
+  const auto at = std::find_if(candidates.begin(), candidates.end(),
+                               [&](const Candidate& c) { return c.schedule == schedule; });
+  return at == candidates.end() ? 0 : at->seconds;
 }
 
 }  // namespace bz::compiler

@@ -138,6 +138,25 @@ static void put_in_order(Region& r) {
   for (Root& root : r.roots) root.expr = place[static_cast<std::size_t>(root.expr)];
 }
 
+std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep keep) {
+  std::vector<std::vector<ExprId>> all;
+  std::vector<bool> kept(region.exprs.size(), false);
+  for (int phase = 0; phase < region.phases(); ++phase) {
+    std::vector<bool> wanted(region.exprs.size(), false);
+    for (const ExprId t : targets(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
+    std::vector<ExprId>& computed = all.emplace_back();
+    for (std::size_t i = region.exprs.size(); i-- > 0;) {
+      if (!wanted[i] || kept[i] || !region.exprs[i].varies) continue;
+      computed.push_back(static_cast<ExprId>(i));
+      for (const ExprId o : region.exprs[i].operands) wanted[static_cast<std::size_t>(o)] = true;
+    }
+    if (keep == Keep::nothing) continue;
+    for (const ExprId id : keep == Keep::registers ? computed : kept_values(region))
+      kept[static_cast<std::size_t>(id)] = true;
+  }
+  return all;
+}
+
 int live_registers(const Region& region) {
   const int phases = region.phases();
   // By expression: the phase that computes it and the last one that takes it from before.

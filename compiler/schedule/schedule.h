@@ -24,7 +24,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +38,9 @@
 namespace bz::compiler {
 
 enum class Keep : std::uint8_t { nothing, registers, shared };
+
+// Of an unroll and of a vector.
+inline constexpr int kMostUnroll = 16, kMostVector = 16;
 
 struct Schedule {
   bool lanes_reduced = false;
@@ -87,6 +92,10 @@ std::int64_t vectors_ahead(const Region& region, const Schedule& s);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
 // needs again: the most over all phases.
 int live_registers(const Region& region);
+// By phase: the varying expressions that it computes. What is not kept is computed, or loaded, again by each.
+std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep keep);
+// Registers of a thread, estimated: what it keeps of a domain, or else the loads that it has in flight.
+std::int64_t registers_of(const Region& region, const Schedule& s);
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
@@ -94,6 +103,21 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
 // to three sums (resident.h). Where a domain stays in registers another phase costs an exchange between threads, while the
 // one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
+
+// A region in the form that each schedule wants.
+class Forms {
+ public:
+  explicit Forms(const Region& region) : region_(region), resident_(resident_form(region)) {}
+  const Region& region() const { return region_; }
+  const Region* resident() const { return resident_ ? &*resident_ : nullptr; }
+  const Region& of(const Schedule& s) const {
+    return s.keep == Keep::registers && resident_ ? *resident_ : region_;
+  }
+
+ private:
+  const Region& region_;
+  std::optional<Region> resident_;
+};
 
 // Shared memory of a block: for the exchange of partial results, for what is kept and what is copied ahead.
 std::int64_t shared_bytes(const Region& region, const Schedule& s);
@@ -105,30 +129,45 @@ struct Refusal {
   Schedule schedule;
   std::string reason;
 };
+struct Candidate {
+  Schedule schedule;
+  double seconds = 0;  // predicted, without the launch
+  // Differs from the preferred one in a key or two, and only a measurement can prefer it.
+  bool neighbour = false;
+  std::optional<double> measured = {};  // seconds of the kernel
+};
+// Seconds of kernels with these schedules on the device.
+using Measurements = std::vector<std::pair<Schedule, double>>;
 struct Choice {
   Schedule schedule;
-  std::vector<Refusal> refused;  // preferred to the choice, in order, and why not
+  std::vector<Candidate> candidates;  // that can serve, in order of preference; the choice is one of them
+  std::vector<Refusal> refused;       // that cannot
+  // Of the schedule.
+  double seconds() const;
 };
 
 // What a kernel is bound to: a stage of several has the blocks of its team and the threads of the kernel.
 struct Bounds {
-  int team = 1;         // blocks
-  int threads = 0;      // of a block; 0: any number
-  bool staged = false;  // one of several stages
+  int team = 1;             // blocks
+  int threads = 0;          // of a block; 0: any number
+  bool staged = false;      // one of several stages
+  std::set<NodeId> cached;  // sources that earlier stages have left in L2
 };
-// The schedule for a region: the first of the candidates, best first, that is not refused.
-Choice choose(const Region& region, const Target& target, const Bounds& bounds = {});
+// The schedule for a region: of those measured the fastest. Else the candidate that is predicted to take the least time; the first of those that take about the
+// same.
+Choice choose(const Forms& forms, const Target& target, const Bounds& bounds = {},
+              const Measurements& measured = {});
 // Schedules for all stages of a group, and the form of each region that its schedule wants. `forced(name)` is the schedule
-// that the region of that name must have; throws Error when it cannot.
+// that the region of that name must have; throws Error when it cannot. `measured` is by region too.
 std::vector<Choice> choose_stages(Group& group, const Target& target,
-                                  const std::function<std::optional<Schedule>(const std::string&)>& forced);
+                                  const std::function<std::optional<Schedule>(const std::string&)>& forced,
+                                  const std::map<std::string, Measurements>& measured);
 
 struct Estimate {
   std::int64_t bytes_read = 0, bytes_written = 0;  // of DRAM
   double microseconds = 0;
 };
-Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph,
-                  const Target& target);
+Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph);
 
 // Vectors along the reduced variable start at an aligned address: how many elements before the domain, 0 to vector - 1.
 Index aligned_start(const Region& region, const Schedule& s);

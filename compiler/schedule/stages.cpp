@@ -5,62 +5,56 @@
 #include <set>
 
 #include "compiler/fuse/cost.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/predict.h"
 #include "support/error.h"
 
 namespace bz::compiler {
 namespace {
 
 // Of a region alone in its kernel, or of a stage with the given bounds.
-Choice choose_form(Region& region, const Target& target, const Bounds& bounds) {
-  Choice plain = choose(region, target, bounds);
-  if (std::optional<Region> resident = resident_form(region)) {
-    Choice choice = choose(*resident, target, bounds);
-    // Not if more blocks had to share a domain for it, as where one phase would do.
-    if (choice.schedule.keep == Keep::registers && choice.schedule.cluster <= plain.schedule.cluster) {
-      region = std::move(*resident);
-      return choice;
-    }
-  }
-  return plain;
+Choice choose_form(Region& region, const Target& target, const Bounds& bounds, const Measurements& measured) {
+  const Forms forms(region);
+  Choice choice = choose(forms, target, bounds, measured);
+  region = Region(forms.of(choice.schedule));
+  return choice;
 }
 
-Choice force(Region& region, const Target& target, const Schedule& s) {
-  std::optional<Region> resident = resident_form(region);
-  if (resident && s.keep == Keep::registers) region = std::move(*resident);
-  if (const auto why = refuse(region, s, target)) {
-    throw Error(fmt::format("kernel {} cannot have schedule '{}': {}", region.name, to_string(s), *why));
+Choice force(Region& region, const Target& target, const Bounds& bounds, const Schedule& s) {
+  Region form = Forms(region).of(s);
+  if (const auto why = refuse(form, s, target)) {
+    throw Error(fmt::format("kernel {} cannot have schedule '{}': {}", form.name, to_string(s), *why));
   }
-  return {s, {}};
+  region = std::move(form);
+  return {s, {{s, predict(region, s, target, bounds)}}, {}};
 }
 
 }  // namespace
 
 std::vector<Choice> choose_stages(Group& group, const Target& target,
-                                  const std::function<std::optional<Schedule>(const std::string&)>& forced) {
+                                  const std::function<std::optional<Schedule>(const std::string&)>& forced,
+                                  const std::map<std::string, Measurements>& measured) {
+  const auto times = [&](const Region& region) {
+    const auto at = measured.find(region.name);
+    return at == measured.end() ? Measurements{} : at->second;
+  };
   std::vector<Choice> choices;
   if (!group.staged()) {
     Region& region = group.stages[0];
     const std::optional<Schedule> s = forced(region.name);
-    if (s && s->prefetch > 0) {
-      throw Error(
-          fmt::format("kernel {} cannot have schedule '{}' for {}: a stage of several does not read ahead",
-                      group.name, to_string(*s), region.name));
-    }
-    choices.push_back(s ? force(region, target, *s) : choose_form(region, target, {}));
+    choices.push_back(s ? force(region, target, {}, *s) : choose_form(region, target, {}, times(region)));
     return choices;
   }
   Target left = target;  // what the kernel has of it
   left.max_cluster = group.cluster;
   // The threads that the stage with the most wants, unless one is forced.
   constexpr int kLeastThreads = 128;
-  Bounds bounds{group.cluster, 0, true};
+  Bounds bounds{.team = group.cluster, .staged = true};
   int threads = kLeastThreads;
   for (const Region& region : group.stages) {
     if (const std::optional<Schedule> s = forced(region.name)) {
       bounds.threads = threads_of(*s);
     } else {
-      threads = std::max(threads, threads_of(choose(region, left, bounds).schedule));
+      threads = std::max(threads, threads_of(choose(Forms(region), left, bounds).schedule));
     }
   }
   if (bounds.threads == 0) bounds.threads = threads;
@@ -79,13 +73,21 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
           "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
           group.name, to_string(*s), region.name, s->cluster, group.cluster));
     }
+    if (s && s->prefetch > 0) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: a stage of several does not read ahead",
+                      group.name, to_string(*s), region.name));
+    }
     if (s && s->tile > 1) {
       throw Error(
           fmt::format("kernel {} cannot have schedule '{}' for {}: a tile, and the kernel has several stages",
                       group.name, to_string(*s), region.name));
     }
-    choices.push_back(s ? force(region, left, *s) : choose_form(region, left, bounds));
+    choices.push_back(s ? force(region, left, bounds, *s) : choose_form(region, left, bounds, times(region)));
     left.max_shared_bytes -= static_cast<int>(shared_bytes(region, choices.back().schedule));
+    if (group.cached) {
+      for (const NodeId source : region.sources()) bounds.cached.insert(source);
+    }
     if (!s) continue;
     if (threads_of(*s) != bounds.threads) {
       throw Error(
@@ -96,8 +98,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   return choices;
 }
 
-Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph,
-                  const Target& target) {
+Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph) {
   Estimate e;
   std::set<NodeId> read;
   for (std::size_t i = 0; i < group.stages.size(); ++i) {
@@ -116,16 +117,9 @@ Estimate estimate(const Group& group, std::span<const Choice> choices, const ir:
       if (r.table < 0) e.bytes_written += graph.type(r.node).elements() * size_of(r.stored);
     }
   }
-  // Launch latency, and copy speed or arithmetic scaled by the share of the multiprocessors that have a block.
-  const std::int64_t blocks =
-      group.staged() ? group.teams() * group.cluster
-                     : extent_of(group.stages[0], choices[0].schedule).blocks * choices[0].schedule.cluster;
-  const double busy = std::min(1.0, static_cast<double>(blocks) / target.multiprocessors);
-  const double bytes = static_cast<double>(e.bytes_read + e.bytes_written);
-  double arithmetic = 0;
-  for (const Region& region : group.stages) arithmetic += arithmetic_seconds(region, target);
-  const double seconds = std::max(bytes / target.dram_bytes_per_second, arithmetic) / std::max(busy, 0.01);
-  e.microseconds = (kLaunchSeconds + seconds) * 1e6;
+  double seconds = kLaunchSeconds;
+  for (const Choice& c : choices) seconds += c.seconds();
+  e.microseconds = seconds * 1e6;
   return e;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -14,6 +15,7 @@
 
 #include "compiler/pass.h"
 #include "frontends/cpp/executable_state.h"
+#include "frontends/cpp/tuner.h"
 #include "ir/parse.h"
 #include "runtime/arguments.h"
 #include "support/error.h"
@@ -76,6 +78,19 @@ template <class Struct>
 void require_size(const Struct& s, const char* what) {
   if (s.struct_size >= sizeof(Struct)) return;
   throw Error(fmt::format("{}: struct_size is {}, it has {} bytes", what, s.struct_size, sizeof(Struct)));
+}
+
+// The options of a caller who may know fewer fields; those that are 0 have their defaults.
+braze_compile_options options_of(const braze_compile_options* given) {
+  braze_compile_options options = BRAZE_COMPILE_OPTIONS;
+  if (given == nullptr) return options;
+  constexpr std::size_t kFirstVersion = offsetof(braze_compile_options, tune);
+  if (given->struct_size < kFirstVersion) {
+    throw Error(fmt::format("braze_compile_options: struct_size is {}, it has {} bytes", given->struct_size,
+                            sizeof(options)));
+  }
+  std::memcpy(&options, given, std::min(given->struct_size, sizeof(options)));
+  return options;
 }
 
 std::string text_or(const char* text, const char* otherwise) { return text != nullptr ? text : otherwise; }
@@ -190,13 +205,15 @@ braze_status braze_compile(braze_device* device, const char* text, const braze_c
   return guarded([&] {
     require(text, "text");
     require(executable, "executable");
-    constexpr braze_compile_options kDefaults = BRAZE_COMPILE_OPTIONS;
-    const braze_compile_options& o = options != nullptr ? *options : kDefaults;
-    require_size(o, "braze_compile_options");
+    const braze_compile_options o = options_of(options);
 
     const bz::ir::Graph graph = bz::parse(text, parse_options(o));
     auto compiled = std::make_unique<braze_executable>();
     compiled->options = compile_options(device, o, graph);
+    if (o.tune != 0) {
+      if (o.target != nullptr) throw Error("tuning measures on the device, it cannot be for another target");
+      compiled->options.measured = bz::tune(graph, compiled->options, *device->runtime, {});
+    }
     compiled->compilation = bz::compile(graph, compiled->options);
     list_arguments(*compiled);
     if (o.target == nullptr) compiled->program = device->runtime->load(compiled->compilation.plan);

@@ -100,11 +100,13 @@ typedef struct braze_compile_options {
   /* In bytes, of all addresses given to launches: a power of two from the size of the largest element to 16,
    * which is the default and the fastest. */
   int32_t alignment;
+  /* 1: measure candidates of every kernel on the device and take the fastest; see docs/schedules.md. */
+  int32_t tune;
 } braze_compile_options;
 
 /* A macro of C; in C++, and for other sizes, set the fields. */
 #define BRAZE_COMPILE_OPTIONS \
-  { sizeof(braze_compile_options), NULL, NULL, 0, NULL, NULL, NULL, 0, 0, 0 }
+  { sizeof(braze_compile_options), NULL, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0 }
 
 /* Compiles `text`, a program in the form of .braze files. `options` may be NULL. `device` may be NULL when a
  * target is given: such an executable cannot be launched. */

@@ -4,49 +4,19 @@
 #include <algorithm>
 
 #include "frontends/cpp/executable_state.h"
+#include "frontends/cpp/timing.h"
 
 namespace bz {
 namespace {
 
-constexpr std::int64_t kTileElements = 1 << 20;
 constexpr std::int64_t kGpuCopyBytes = 256ll << 20;
 constexpr std::int64_t kSimCopyBytes = 16ll << 20;
-
-// Fills memory with copies of a tile of random elements.
-void fill_random(runtime::Device& device, void* address, const Type& type, std::uint64_t seed) {
-  const std::int64_t elements = type.elements(), size = size_of(type.dtype);
-  const HostTensor tile = random_tensor({type.dtype, {std::min(elements, kTileElements)}}, seed);
-  for (std::int64_t at = 0; at < elements; at += kTileElements) {
-    const std::int64_t count = std::min(kTileElements, elements - at);
-    device.copy_in(static_cast<char*>(address) + at * size, tile.data(), count * size);
-  }
-}
-
-std::vector<double> time_sorted(runtime::Device& device, Program& program,
-                                const std::vector<PlanBuffer>& arguments, const BenchOptions& options) {
-  std::vector<DeviceBuffer> buffers;
-  std::vector<void*> addresses;
-  std::uint64_t seed = options.seed;
-  for (const PlanBuffer& b : arguments) {
-    buffers.emplace_back(device, b.bytes());
-    addresses.push_back(buffers.back().get());
-    if (b.kind == PlanBuffer::Kind::input) fill_random(device, addresses.back(), b.type, seed++);
-  }
-  std::vector<double> seconds = device.time(program, addresses, options.warmup, options.repeats);
-  std::sort(seconds.begin(), seconds.end());
-  return seconds;
-}
-
-double median(const std::vector<double>& sorted) {
-  const std::size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
 
 // Bytes read and written each second by a copy whose two tensors have `bytes` each.
 double measure_copy(const Device& device, std::int64_t bytes, const BenchOptions& options) {
   const Type type{DType::f32, {bytes / 4}};
-  Variants copier(copy_graph(type.dtype, type.elements()), compile_options(device, {}),
-                  device.shared_runtime());
+  const ir::Graph graph = copy_graph(type.dtype, type.elements());
+  Variants copier(graph, compile_options(graph, device, {}), device.shared_runtime());
   const std::vector<PlanBuffer> arguments = {{"x", PlanBuffer::Kind::input, type},
                                              {"y", PlanBuffer::Kind::output, type}};
   const double seconds =

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "frontends/cpp/executable_state.h"
+#include "frontends/cpp/tuner.h"
 #include "runtime/arguments.h"
 
 namespace bz {
@@ -66,12 +67,15 @@ ir::Graph copy_graph(DType dtype, std::int64_t elements) {
   return graph;
 }
 
-CompileOptions compile_options(const Device& device, const Options& options) {
+CompileOptions compile_options(const ir::Graph& graph, const Device& device, const Options& options) {
+  if (options.tune && options.target)
+    throw Error("tuning measures on the device, it cannot be for another target");
   CompileOptions compile;
   compile.target = options.target ? *options.target : device.target();
   compile.schedule = options.schedule;
   compile.fast_math = options.fast_math;
   compile.disabled_passes = options.disabled_passes;
+  if (options.tune) compile.measured = tune(graph, compile, device.runtime(), options.progress);
   return compile;
 }
 
@@ -80,8 +84,7 @@ CompileOptions compile_options(const Device& device, const Options& options) {
 Executable::State::State(const ir::Graph& graph, const Device& on, const Options& options)
     : arguments(arguments_of(graph)),
       device(on),
-      options(options),
-      variants(graph, compile_options(on, options), on.shared_runtime()) {}
+      variants(graph, compile_options(graph, on, options), on.shared_runtime()) {}
 
 void* Executable::State::temporary(StreamHandle stream, std::size_t argument) {
   const auto [at, fresh] = temporaries_.try_emplace({stream, argument});
@@ -93,7 +96,8 @@ void Executable::State::copy(const Type& type, void* from, void* to, StreamHandl
   const std::pair key{type.dtype, type.elements()};
   auto found = copiers_.find(key);
   if (found == copiers_.end()) {
-    Variants copier(copy_graph(key.first, key.second), compile_options(device, {}), device.shared_runtime());
+    const ir::Graph graph = copy_graph(key.first, key.second);
+    Variants copier(graph, compile_options(graph, device, {}), device.shared_runtime());
     found = copiers_.emplace(key, std::move(copier)).first;
   }
   found->second.run(std::array{from, to}, stream);
@@ -176,7 +180,7 @@ std::string Executable::explain() const { return compilation().explain(); }
 std::string Executable::explain_json() const { return compilation().explain_json(); }
 
 std::string Executable::dump(Stage stage) const {
-  return bz::dump(compilation(), compile_options(state_->device, state_->options), stage);
+  return bz::dump(compilation(), state_->variants.options(), stage);
 }
 
 std::string dump(const Compilation& c, CompileOptions options, Stage stage) {

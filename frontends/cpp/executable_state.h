@@ -16,7 +16,6 @@ struct Executable::State {
   // Inputs then outputs, as launch() takes their addresses.
   std::vector<PlanBuffer> arguments;
   Device device;
-  Options options;
   Variants variants;
 
   void launch(std::span<void* const> addresses, StreamHandle stream);
@@ -33,8 +32,8 @@ struct Executable::State {
 // The program y = x for a number of elements.
 ir::Graph copy_graph(DType dtype, std::int64_t elements);
 
-// How graphs are compiled for a device.
-CompileOptions compile_options(const Device& device, const Options& options);
+// How a graph is compiled for a device. Measures when it is to be tuned.
+CompileOptions compile_options(const ir::Graph& graph, const Device& device, const Options& options);
 
 // A stage of what was compiled with `options`.
 std::string dump(const Compilation& compilation, CompileOptions options, Stage stage);

@@ -22,6 +22,7 @@ class Variants {
  public:
   Variants(const ir::Graph& graph, CompileOptions options, std::shared_ptr<runtime::Device> device);
 
+  const CompileOptions& options() const { return options_; }
   const Compilation& widest() const { return widest_; }
   // The program for arguments of an alignment of at least the size of every element; loaded when first asked
   // for.

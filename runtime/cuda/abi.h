@@ -35,9 +35,13 @@ enum class Attribute : int {
   memory_clock_khz = 36,
   memory_bus_bits = 37,
   l2_bytes = 38,
+  threads_per_multiprocessor = 39,
   capability_major = 75,
   capability_minor = 76,
+  shared_per_multiprocessor = 81,
+  registers_per_multiprocessor = 82,
   shared_per_block_optin = 97,
+  blocks_per_multiprocessor = 106,
   memory_pools_supported = 115,
   cluster_launch = 120,
 };

@@ -46,6 +46,7 @@ class CudaDevice final : public runtime::Device {
   std::string kind() const override { return info_.kind; }
   std::string name() const override { return info_.name; }
   int ordinal() const override { return info_.ordinal; }
+  std::string driver_version() const override { return "CUDA " + version_text(context_->driver().version); }
   Target target() const override { return info_.target; }
   std::unique_ptr<Program> load(const Plan& plan) override {
     check_plan(plan);
@@ -92,15 +93,17 @@ class CudaDevice final : public runtime::Device {
   }
 
   // All runs are queued before the first is waited for, so that the device does not idle between them.
-  std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup,
+  std::vector<double> time(Program& program, std::span<const std::vector<void*>> sets, int warmup,
                            int repeats) override {
     const Context::Current current(*context_);
     std::vector<EventPair> events;
     for (int i = 0; i < repeats; ++i) events.emplace_back(*context_);
-    for (int i = 0; i < warmup; ++i) program.run(arguments, nullptr);
+    std::size_t turn = 0;
+    const auto run = [&] { program.run(sets[turn++ % sets.size()], nullptr); };
+    for (int i = 0; i < warmup; ++i) run();
     for (const EventPair& e : events) {
       context_->expect(driver().cuEventRecord(e.start, context_->stream()), "recording a CUDA event");
-      program.run(arguments, nullptr);
+      run();
       context_->expect(driver().cuEventRecord(e.stop, context_->stream()), "recording a CUDA event");
     }
     context_->expect(driver().cuStreamSynchronize(context_->stream()), "waiting for the device");

@@ -65,6 +65,10 @@ DeviceInfo describe_device(const Driver& driver, int ordinal) {
       std::min(target.max_threads_per_block, get(Attribute::max_threads_per_block));
   target.max_shared_bytes = get(Attribute::shared_per_block_optin);
   target.registers_per_block = get(Attribute::registers_per_block);
+  target.threads_per_multiprocessor = get(Attribute::threads_per_multiprocessor);
+  target.blocks_per_multiprocessor = get(Attribute::blocks_per_multiprocessor);
+  target.shared_per_multiprocessor = get(Attribute::shared_per_multiprocessor);
+  target.registers_per_multiprocessor = get(Attribute::registers_per_multiprocessor);
   if (get(Attribute::cluster_launch) == 0) target.max_cluster = 1;
   target.l2_bytes = get(Attribute::l2_bytes);
   const double transfers_per_second = 2e3 * get(Attribute::memory_clock_khz);  // two transfers a clock

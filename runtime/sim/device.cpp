@@ -138,6 +138,7 @@ class SimDevice final : public runtime::Device {
 
   std::string kind() const override { return "sim"; }
   std::string name() const override { return fmt::format("simulator on {} host threads", workers()); }
+  std::string driver_version() const override { return ""; }
   Target target() const override {
     const std::optional<Target> target = parse_target("sim");
     check(target.has_value(), "there is no target 'sim'");
@@ -165,13 +166,15 @@ class SimDevice final : public runtime::Device {
   }
   void synchronize() override {}
 
-  std::vector<double> time(Program& program, std::span<void* const> arguments, int warmup,
+  std::vector<double> time(Program& program, std::span<const std::vector<void*>> sets, int warmup,
                            int repeats) override {
-    for (int i = 0; i < warmup; ++i) program.run(arguments, nullptr);
+    std::size_t turn = 0;
+    const auto run = [&] { program.run(sets[turn++ % sets.size()], nullptr); };
+    for (int i = 0; i < warmup; ++i) run();
     std::vector<double> seconds;
     for (int i = 0; i < repeats; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      program.run(arguments, nullptr);
+      run();
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     return seconds;

@@ -98,9 +98,13 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 36: *value = 1000000; return success;  // memory clock, kHz
     case 37: *value = 512; return success;      // memory bus, bits
     case 38: *value = 4 << 20; return success;  // L2
+    case 39: *value = 1536; return success;     // threads a multiprocessor
     case 75: *value = setting("FAKE_CUDA_SM", 90) / 10; return success;
     case 76: *value = setting("FAKE_CUDA_SM", 90) % 10; return success;
-    case 97: *value = 99 << 10; return success;  // shared memory a block, opt-in
+    case 81: *value = 100 << 10; return success;  // shared memory a multiprocessor
+    case 82: *value = 65536; return success;      // registers a multiprocessor
+    case 97: *value = 99 << 10; return success;   // shared memory a block, opt-in
+    case 106: *value = 24; return success;        // blocks a multiprocessor
     case 115: *value = setting("FAKE_CUDA_POOLS", 1); return success;
     case 120: *value = 1; return success;
     default: return invalid_value;

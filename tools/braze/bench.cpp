@@ -43,12 +43,9 @@ std::string as_text(const Executable& exe, const BenchResult& r) {
 
 }  // namespace
 
-void bench(const BenchFlags& flags, std::ostream& out) {
+void bench(const BenchFlags& flags, std::ostream& out, std::ostream& err) {
   const ir::Graph graph = load_program(flags.program);
-  Options options;
-  options.schedule = flags.program.schedule;
-  options.disabled_passes = flags.program.disabled;
-  Executable exe = compile(graph, open_device(flags.device), options);
+  Executable exe = compile(graph, open_device(flags.device), device_options(flags.program, flags.tune, err));
   const BenchResult result = exe.bench(exe.device().kind() == "sim" ? kSimRuns : kGpuRuns);
   out << (flags.json ? as_json(exe, result) : as_text(exe, result));
 }

@@ -61,6 +61,11 @@ struct CommandLine {
     return verb;
   }
 
+  static CLI::Option* tune_flag(CLI::App* verb, bool& tune) {
+    return verb->add_flag("--tune", tune,
+                          "measure schedules of every kernel on the device, remember and take the fastest");
+  }
+
   void add_emit() {
     emit_verb = program_verb("emit", "write what a stage of the compiler makes of a program", emit.program);
     std::vector<std::string> stages;
@@ -78,6 +83,9 @@ struct CommandLine {
     explain_verb->add_option("--target", explain.target,
                              "GPU to compile for; by default the one there is, else sm_90");
     explain_verb->add_flag("--json", explain.json, "as one JSON object");
+    CLI::Option* tune = tune_flag(explain_verb, explain.tune);
+    explain_verb->add_option("--device", explain.device, "where --tune measures: cuda or sim")->needs(tune);
+    tune->excludes("--target");
   }
 
   void add_run() {
@@ -89,6 +97,7 @@ struct CommandLine {
     repeatable(run_verb, "--out", run.outputs, "where to write an output; repeatable", "NAME=FILE.npy");
     run_verb->add_flag("--check", run.check,
                        "compare with the float64 interpreter; on some slices if it is much work");
+    tune_flag(run_verb, run.tune);
     run_verb->add_option("--seed", run.seed, "of the random inputs")->check(natural_number);
   }
 
@@ -97,14 +106,15 @@ struct CommandLine {
     bench_verb->add_option("--device", bench.device,
                            "cuda or sim; by default a GPU if there is one, else sim");
     bench_verb->add_flag("--json", bench.json, "as one JSON object");
+    tune_flag(bench_verb, bench.tune);
   }
 };
 
 void dispatch(const CommandLine& line, std::ostream& out, std::ostream& err) {
   if (line.emit_verb->parsed()) cli::emit(line.emit, out, err);
-  if (line.explain_verb->parsed()) cli::explain(line.explain, out);
-  if (line.run_verb->parsed()) cli::run(line.run, out);
-  if (line.bench_verb->parsed()) cli::bench(line.bench, out);
+  if (line.explain_verb->parsed()) cli::explain(line.explain, out, err);
+  if (line.run_verb->parsed()) cli::run(line.run, out, err);
+  if (line.bench_verb->parsed()) cli::bench(line.bench, out, err);
   if (line.devices_verb->parsed()) cli::list_devices(out);
   if (line.ops_verb->parsed()) cli::list_ops(out);
 }

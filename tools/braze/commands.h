@@ -27,28 +27,29 @@ struct EmitFlags {
 
 struct ExplainFlags {
   ProgramFlags program;
-  std::string target;
-  bool json = false;
+  std::string target, device;
+  bool json = false, tune = false;
 };
 
 struct RunFlags {
   ProgramFlags program;
   std::string device;
   std::vector<std::string> inputs, outputs;  // "NAME=file.npy"
-  bool check = false;
+  bool check = false, tune = false;
   std::uint64_t seed = 0;
 };
 
 struct BenchFlags {
   ProgramFlags program;
   std::string device;
-  bool json = false;
+  bool json = false, tune = false;
 };
 
 void emit(const EmitFlags& flags, std::ostream& out, std::ostream& err);
-void explain(const ExplainFlags& flags, std::ostream& out);
-void run(const RunFlags& flags, std::ostream& out);
-void bench(const BenchFlags& flags, std::ostream& out);
+// Those that tune write a line for each candidate that they measure to `err`.
+void explain(const ExplainFlags& flags, std::ostream& out, std::ostream& err);
+void run(const RunFlags& flags, std::ostream& out, std::ostream& err);
+void bench(const BenchFlags& flags, std::ostream& out, std::ostream& err);
 void list_devices(std::ostream& out);
 void list_ops(std::ostream& out);
 

@@ -5,6 +5,7 @@
 
 #include "compiler/compile.h"
 #include "tools/braze/commands.h"
+#include "tools/braze/devices.h"
 #include "tools/braze/program.h"
 #include "tools/braze/write_file.h"
 
@@ -57,7 +58,13 @@ void emit(const EmitFlags& flags, std::ostream& out, std::ostream& err) {
   if (flags.time) err << times(c);
 }
 
-void explain(const ExplainFlags& flags, std::ostream& out) {
+void explain(const ExplainFlags& flags, std::ostream& out, std::ostream& err) {
+  if (flags.tune) {
+    const Executable exe = compile(load_program(flags.program), open_device(flags.device),
+                                   device_options(flags.program, true, err));
+    out << (flags.json ? exe.explain_json() + "\n" : exe.explain());
+    return;
+  }
   CompileOptions options;
   options.last = Stage::schedule;
   options.target = choose_target(flags.target);

@@ -56,6 +56,15 @@ ir::Graph load_program(const ProgramFlags& flags) {
                           did_you_mean(flags.file, names), fmt::join(names, ", ")));
 }
 
+Options device_options(const ProgramFlags& flags, bool tune, std::ostream& err) {
+  Options options;
+  options.schedule = flags.schedule;
+  options.disabled_passes = flags.disabled;
+  options.tune = tune;
+  options.progress = [&err](const std::string& line) { err << line << std::endl; };
+  return options;
+}
+
 Target choose_target(const std::string& name) {
   if (name.empty()) {
     const DeviceInfo first = bz::list_devices().front();

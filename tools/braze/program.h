@@ -1,6 +1,8 @@
 // Programs named on the command line.
 #pragma once
 
+#include <braze/executable.h>
+
 #include <map>
 #include <span>
 #include <string>
@@ -25,6 +27,9 @@ ir::Graph load_program(const ProgramFlags& flags);
 
 // "NAME=VALUE" split at the first '='. Throws UsageError for a text without name or value.
 std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag);
+
+// How a program is compiled to run on a device.
+Options device_options(const ProgramFlags& flags, bool tune, std::ostream& err);
 
 // The target of --target; by default that of the first GPU, else sm_90. Throws UsageError for an unknown
 // name.

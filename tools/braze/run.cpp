@@ -75,11 +75,9 @@ Tensors make_inputs(const ir::Graph& graph, const std::map<std::string, std::str
   return inputs;
 }
 
-Tensors compute(const ir::Graph& graph, const Tensors& inputs, const RunFlags& flags) {
+Tensors compute(const ir::Graph& graph, const Tensors& inputs, const RunFlags& flags, std::ostream& err) {
   if (flags.device == "interp") return interpret(graph, inputs);
-  Options options;
-  options.schedule = flags.program.schedule;
-  options.disabled_passes = flags.program.disabled;
+  const Options options = device_options(flags.program, flags.tune, err);
   return compile(graph, open_device(flags.device), options).run(inputs);
 }
 
@@ -104,7 +102,7 @@ std::string summary(const std::string& name, const HostTensor& t) {
 
 }  // namespace
 
-void run(const RunFlags& flags, std::ostream& out) {
+void run(const RunFlags& flags, std::ostream& out, std::ostream& err) {
   const std::map<std::string, std::string> given = assignments(flags.inputs, "--in");
   const std::map<std::string, std::string> wanted = assignments(flags.outputs, "--out");
   const ir::Graph graph = load_program(flags.program);
@@ -120,7 +118,7 @@ void run(const RunFlags& flags, std::ostream& out) {
   }
 
   const Tensors inputs = make_inputs(graph, given, flags.seed);
-  const Tensors outputs = compute(graph, inputs, flags);
+  const Tensors outputs = compute(graph, inputs, flags, err);
 
   std::string text;
   if (wanted.empty()) {

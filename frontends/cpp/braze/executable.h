@@ -11,6 +11,7 @@
 #include <braze/device.h>
 #include <braze/tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,10 @@ struct Options {
   bool fast_math = false;        // LLVM's fast flags on the arithmetic of the kernels; see docs/numerics.md
   std::optional<Target> target;  // compile for this one instead of the device's
   std::vector<std::string> disabled_passes;  // to leave out, of pass_names()
+  // Measure candidates of every kernel on the device and take the fastest. Times are remembered on disk, see
+  // docs/schedules.md; `progress` is called with a line for each that is measured now.
+  bool tune = false;
+  std::function<void(const std::string&)> progress;
 };
 
 // Times of one program on its device.

@@ -68,18 +68,21 @@ def compile(text,
             target=None,
             fast_math=False,
             disabled_passes=(),
+            tune=False,
             file="<text>"):
     """Compiles a program in the form of .braze files (docs/text-form.md).
 
     `sizes` sets named sizes of the program. `device` is a name or a braze.Device. `schedule` and
     `disabled_passes` are those of the command's --schedule and --disable. With a `target` such as "sm_90" the
     program is only there to be looked at, and no device is needed. `file` names the text in messages.
+    `tune` measures schedules of every kernel on the device and takes the fastest; times are remembered on disk
+    (docs/schedules.md).
     """
     opened = None
     if target is None:
         opened = device if isinstance(device, Device) else open_device(device)
     return Executable(text, dict(sizes or {}), opened, schedule, target, fast_math, tuple(disabled_passes),
-                      file)
+                      tune, file)
 
 
 class Executable:
@@ -95,9 +98,9 @@ class Executable:
     the stream; `workspace=` takes them from a tensor of at least `workspace_bytes` instead.
     """
 
-    def __init__(self, text, sizes, device, schedule, target, fast_math, disabled_passes, file):
+    def __init__(self, text, sizes, device, schedule, target, fast_math, disabled_passes, tune, file):
         self.device = device
-        self._source = (text, sizes, schedule, target, fast_math, disabled_passes, file)
+        self._source = (text, sizes, schedule, target, fast_math, disabled_passes, tune, file)
         self._handles = {}
         handle = self._compile(_WIDEST_ALIGNMENT)
         inputs, outputs = library.braze_input_count(handle), library.braze_output_count(handle)
@@ -166,7 +169,7 @@ class Executable:
         return self._handles.get(alignment) or self._compile(alignment)
 
     def _compile(self, alignment):
-        text, sizes, schedule, target, fast_math, disabled_passes, file = self._source
+        text, sizes, schedule, target, fast_math, disabled_passes, tune, file = self._source
         options = CompileOptions(struct_size=ctypes.sizeof(CompileOptions),
                                  file=file.encode(),
                                  sizes=(Size * len(sizes))(*((n.encode(), v) for n, v in sizes.items())),
@@ -177,7 +180,8 @@ class Executable:
                                                   len(disabled_passes))(*map(str.encode, disabled_passes)),
                                  disabled_pass_count=len(disabled_passes),
                                  fast_math=fast_math,
-                                 alignment=alignment)
+                                 alignment=alignment,
+                                 tune=tune)
         handle = c_void_p()
         check(
             library.braze_compile(self.device._handle if self.device else None, text.encode(),

@@ -37,7 +37,7 @@ class CompileOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("file", c_char_p), ("sizes", POINTER(Size)),
                 ("size_count", c_size_t), ("schedule", c_char_p), ("target", c_char_p),
                 ("disabled_passes", POINTER(c_char_p)), ("disabled_pass_count", c_size_t),
-                ("fast_math", c_int32), ("alignment", c_int32)]
+                ("fast_math", c_int32), ("alignment", c_int32), ("tune", c_int32)]
 
 
 class ArgumentInfo(ctypes.Structure):

@@ -1,0 +1,168 @@
+#include "compiler/schedule/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compiler/fuse/cost.h"
+
+namespace bz::compiler {
+namespace {
+
+// All on an H200, 2026-11. From the issue of a load to its arrival while memory is busy.
+constexpr double kLoadSeconds = 0.8e-6;
+// Threads of a block exchange what they have reduced.
+constexpr double kExchangeSeconds = 0.15e-6;
+// Blocks of a cluster start together and wait for the last of them: fitted to softmax of rows from 32768 to 393216 in
+// clusters of 2 to 16.
+constexpr double kClusterSeconds = 2.9e-6;
+// A multiprocessor reads so much faster than its share of the memory's speed, while others compute.
+constexpr double kBurst = 1.5;
+// Warps of a scheduler that leave half of its time unused.
+constexpr double kIdleWarps = 0.5;
+// How sharply the largest of the three times decides.
+constexpr double kSharpness = 6;
+// Shared memory of a block that the system keeps.
+constexpr std::int64_t kSystemShared = 1024;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Bytes of memory that accesses touch, each element once however often it is needed.
+class Touched {
+ public:
+  void add(NodeId node, const Index& offset, DType dtype) {
+    std::vector<IndexVar> vars;
+    offset.collect_vars(vars);
+    const auto [at, fresh] = spans_.try_emplace(node, Span{offset.lo(), offset.hi(), 0, size_of(dtype)});
+    Span& span = at->second;
+    span = {std::min(span.lo, offset.lo()), std::max(span.hi, offset.hi()), span.points + product(vars),
+            span.size};
+  }
+  double bytes() const {
+    double sum = 0;
+    for (const auto& [node, s] : spans_)
+      sum += static_cast<double>(std::min(s.points, s.hi - s.lo + 1)) * s.size;
+    return sum;
+  }
+
+ private:
+  struct Span {
+    std::int64_t lo, hi, points;
+    int size;
+  };
+  std::map<NodeId, Span> spans_;
+};
+
+// What all blocks together do in a phase.
+struct Work {
+  double from_memory = 0, from_cache = 0, written = 0;  // bytes
+  double instructions = 0;
+  bool exchanges = false;
+};
+
+// The share of what threads handle that is there: the rest of the last vectors and of the last block is masked.
+double used(const Region& region, const Schedule& s, const Extent& e) {
+  const std::int64_t reduced =
+      s.keep == Keep::registers ? e.vectors * (e.per_group / s.unroll) : e.groups * e.per_group;
+  const double all = static_cast<double>(reduced) * static_cast<double>(e.blocks * e.rows_per_block);
+  return std::max(1.0, static_cast<double>(region.domain_size() * region.domains())) / std::max(1.0, all);
+}
+
+std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent& e, const Bounds& bounds) {
+  const double elements =
+      static_cast<double>(region.teams() * region.domains()) * static_cast<double>(region.domain_size());
+  // Elements that a thread folds before it combines with what it has.
+  const double folded = s.unroll * (s.lanes_reduced ? s.vector : 1);
+  std::vector<Work> all(static_cast<std::size_t>(region.phases()));
+  const std::vector<std::vector<ExprId>> computed = computed_by_phase(region, s.keep);
+  for (std::size_t phase = 0; phase < all.size(); ++phase) {
+    Work& work = all[phase];
+    Touched memory, cache;
+    const auto load = [&](const Expr& x, bool again) {
+      if (x.table < 0)
+        (again || bounds.cached.contains(x.source) ? cache : memory).add(x.source, x.index, x.stored);
+    };
+    for (const ExprId id : computed[phase]) {
+      const Expr& x = region.exprs[static_cast<std::size_t>(id)];
+      const bool loaded = x.kind == Expr::Kind::load;
+      work.instructions += elements * (loaded ? 1.0 / s.vector : instructions_of(x));
+      if (loaded) load(x, phase > 0);
+    }
+    if (phase == 0) {
+      for (const Expr& x : region.exprs) {
+        if (x.kind == Expr::Kind::load && !x.varies) load(x, false);
+      }
+    }
+    for (const Reduction& r : region.reductions) {
+      if (r.phase != static_cast<int>(phase)) continue;
+      work.instructions += elements * (instructions_of(r) + instructions_to_combine(r) / folded);
+      work.exchanges = true;
+    }
+    Touched stored;
+    for (const Root& r : region.roots) {
+      const int last = std::min(region.phase_of(r), region.phases() - 1);
+      if (r.table < 0 && last == static_cast<int>(phase)) stored.add(r.node, r.offset, r.stored);
+    }
+    work.from_memory = memory.bytes();
+    work.from_cache = cache.bytes();
+    work.written = stored.bytes();
+    work.instructions /= used(region, s, e);
+  }
+  return all;
+}
+
+}  // namespace
+
+int resident_blocks(const Region& region, const Schedule& s, const Target& target) {
+  const std::int64_t threads = threads_of(s);
+  const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
+  const std::int64_t blocks =
+      std::min({target.threads_per_multiprocessor / threads,
+                target.registers_per_multiprocessor / (threads * registers_of(region, s)),
+                target.shared_per_multiprocessor / shared, std::int64_t{target.blocks_per_multiprocessor}});
+  return static_cast<int>(std::max<std::int64_t>(1, blocks));
+}
+
+double predict(const Region& region, const Schedule& s, const Target& target, const Bounds& bounds) {
+  const Extent e = extent_of(region, s);
+  // A unit is a block or a cluster; a stage has one for each team, that iterates over the team's domains.
+  const int cluster = bounds.staged ? bounds.team : s.cluster;
+  const std::int64_t units = bounds.staged ? region.teams() : e.blocks;
+  const std::int64_t iterations =
+      bounds.staged ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
+  // What other stages take of the registers is not known.
+  const int resident = bounds.staged ? 1 : resident_blocks(region, s, target);
+  const auto clusters = static_cast<std::int64_t>(target.multiprocessors * reach(cluster) / cluster);
+  const std::int64_t at_once = std::max<std::int64_t>(1, clusters) * resident;
+  const double share = target.dram_bytes_per_second / target.multiprocessors;
+
+  const double warps = std::max(1.0, resident * threads_of(s) / 32.0) / 4;  // of each of four schedulers
+  const double issued = kLanes * kHertz * warps / (warps + kIdleWarps);  // by a multiprocessor, each second
+  const double parts = static_cast<double>(region.teams() * e.blocks) * s.cluster;
+  const double load_rounds = s.keep == Keep::registers ? 1 : static_cast<double>(e.groups);
+
+  std::vector<Work> work = work_of(region, s, e, bounds);
+  // Whether what is read again is still in L2: all that is being worked on would have to be.
+  const bool cached =
+      work[0].from_memory / static_cast<double>(units) * static_cast<double>(std::min(units, at_once)) <=
+      kCacheShare * static_cast<double>(target.l2_bytes);
+  double memory = 0, arithmetic = 0, chain = 0;
+  for (const Work& w : work) {
+    const double again = w.from_cache / (cached ? kCacheSpeed : 1);
+    memory += (w.from_memory + again + w.written) / target.dram_bytes_per_second;
+    arithmetic += w.instructions / issued / target.multiprocessors;
+    const double read = (w.from_memory + again) / parts / (share * kBurst);
+    chain += std::max(read, w.instructions / parts / issued);
+    if (read > 0) chain += kLoadSeconds * load_rounds;
+    if (!w.exchanges) continue;
+    if (s.threads_reduced > 1) chain += kExchangeSeconds;
+    if (s.cluster > 1) chain += kClusterSeconds * (1 - 1.0 / s.cluster);
+  }
+  chain *= static_cast<double>(ceil_div(units, at_once) * iterations);
+  const double most = std::max({memory, arithmetic, chain, 1e-12});
+  double sum = 0;
+  for (const double t : {memory, arithmetic, chain}) sum += std::pow(t / most, kSharpness);
+  return most * std::pow(sum, 1 / kSharpness);
+}
+
+}  // namespace bz::compiler

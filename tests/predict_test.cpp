@@ -1,0 +1,107 @@
+// The model against measurements: what was faster on an H200 (2026-11, f32) is predicted to be.
+#include "compiler/schedule/predict.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "compiler/compile.h"
+#include "ir/parse.h"
+
+using namespace bz;  // NOLINT
+
+namespace {
+
+Compilation schedule(const std::string& text, const std::string& schedule = "") {
+  CompileOptions options;
+  options.target = *parse_target("sm_90");
+  options.schedule = schedule;
+  options.last = Stage::schedule;
+  return compile(parse(text), options);
+}
+
+// Milliseconds of the last kernel.
+double predicted(const std::string& text, const std::string& by_hand) {
+  return 1e3 * schedule(text, by_hand).kernels.back().choices.back().seconds();
+}
+
+std::string softmax(std::int64_t rows, std::int64_t width) {
+  return fmt::format("graph g {{\n %x = input f32[{}, {}]\n %y = softmax %x {{axes = [1]}}\n output %y\n}}",
+                     rows, width);
+}
+
+std::string in_registers(int threads, int cluster) {
+  return fmt::format("lanes=reduced,vector=4,reduced={},unroll=4,cluster={},keep=registers", threads,
+                     cluster);
+}
+
+// The tail of GroupNorm, whose statistics are inputs.
+constexpr const char* kTail = R"(graph g {
+  %x = input f32[128, 64, 15876]
+  %m = input f32[128, 64, 1]
+  %v = input f32[128, 64, 1]
+  %gamma = input f32[1, 64, 1]
+  %beta = input f32[1, 64, 1]
+  %mb = broadcast %m {shape = [128, 64, 15876], dims = [0, 1, 2]}
+  %vb = broadcast %v {shape = [128, 64, 15876], dims = [0, 1, 2]}
+  %gb = broadcast %gamma {shape = [128, 64, 15876], dims = [0, 1, 2]}
+  %bb = broadcast %beta {shape = [128, 64, 15876], dims = [0, 1, 2]}
+  %d = sub %x, %mb
+  %n = mul %d, %vb
+  %s = mul %n, %gb
+  %a = add %s, %bb
+  %t = tanh %a
+  %h = hardswish %t
+  %r = add %x, %h
+  %y = logsumexp %r {axes = [1]}
+  output %y
+})";
+
+std::string tail(int vector, int unroll) {
+  return fmt::format("lanes=kept,vector={},kept=128,unroll={}", vector, unroll);
+}
+
+void check_order(const std::string& text, const std::vector<std::string>& fastest_first) {
+  for (std::size_t i = 1; i < fastest_first.size(); ++i) {
+    INFO(fastest_first[i - 1] << " before " << fastest_first[i]);
+    CHECK(predicted(text, fastest_first[i - 1]) < predicted(text, fastest_first[i]));
+  }
+}
+
+// Within a part of what was measured, in milliseconds.
+void check_near(double predicted, double measured) {
+  INFO(measured << " ms measured");
+  CHECK(predicted == Approx(measured).epsilon(0.15));
+}
+
+}  // namespace
+
+TEST_CASE("predict: rows in the registers of a cluster") {
+  // Two blocks a multiprocessor, then one.
+  check_order(softmax(4096, 65536), {in_registers(256, 4), in_registers(512, 2)});
+  check_order(softmax(2048, 131072), {in_registers(256, 8), in_registers(512, 4)});
+  check_order(softmax(4096, 393216), {in_registers(256, 16), in_registers(512, 8)});
+  check_order(softmax(8192, 32768), {in_registers(256, 2), in_registers(1024, 1)});
+  check_near(predicted(softmax(4096, 65536), in_registers(256, 4)), 0.601);
+  check_near(predicted(softmax(4096, 65536), in_registers(512, 2)), 0.676);
+  check_near(predicted(softmax(2048, 131072), in_registers(256, 8)), 0.639);
+  check_near(predicted(softmax(2048, 131072), in_registers(512, 4)), 0.729);
+  check_near(predicted(softmax(4096, 393216), in_registers(256, 16)), 3.70);
+  check_near(predicted(softmax(4096, 393216), in_registers(512, 8)), 4.24);
+  check_near(predicted(softmax(8192, 32768), in_registers(256, 2)), 0.532);
+  check_near(predicted(softmax(8192, 32768), in_registers(1024, 1)), 0.541);
+  check_near(
+      predicted(softmax(262144, 1024), "lanes=reduced,vector=4,kept=8,reduced=32,unroll=4,keep=registers"),
+      0.516);
+}
+
+TEST_CASE("predict: rows that no cluster keeps are read again") {
+  const Compilation c = schedule(softmax(256, 1048576));
+  CHECK(c.kernels.at(0).choices.at(0).schedule.keep == compiler::Keep::nothing);
+  check_near(1e3 * c.kernels[0].choices[0].seconds(), 0.795);
+}
+
+TEST_CASE("predict: columns") {
+  check_order(kTail, {tail(2, 8), tail(2, 4), tail(2, 2)});
+  check_order(kTail, {tail(2, 8), tail(4, 8)});
+}
