@@ -120,7 +120,8 @@ Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernel
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const kernel::Kernel& k = kernels[i].kernel;
-    PlanKernel launch{k.name, {}, k.grid, k.block, k.shared_bytes(), k.synchronizes, k.cluster};
+    PlanKernel launch{k.name,         {},        k.grid,      k.block, k.shared_bytes(),
+                      k.synchronizes, k.cluster, k.persistent};
     for (std::size_t b = 0; b < bindings[i].size(); ++b) {
       const Binding& binding = bindings[i][b];
       if (binding.temporary) {

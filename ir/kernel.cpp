@@ -26,8 +26,8 @@ class Printer {
     for (const Buffer& b : k_.buffers) {
       buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
     }
-    line(0, fmt::format("kernel {}({})  grid {}, {}block {}, shared {} bytes", k_.name, fmt::join(buffers, ", "),
-                        k_.grid, k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
+    line(0, fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
+                        fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid, k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
                         k_.shared_bytes()));
     for (const Array& a : k_.arrays) {
       line(1, fmt::format("{} {}: {}[{}]", a.space == Space::shared ? "shared" : "registers", a.name,
@@ -39,7 +39,7 @@ class Printer {
 
  private:
   std::string index(const Index& e) const {
-    return e.str([&](std::int32_t id) { return k_.vars[static_cast<std::size_t>(id)]; });
+    return e.str([&](std::int32_t id) { return variable(id); });
   }
   std::string mask(ValueId m) const { return m == kNone ? "" : " if " + value_name(m); }
   std::string type(ValueId id) const {
@@ -93,6 +93,15 @@ class Printer {
                                         st.rank ? fmt::format(" of block {}", index(*st.rank)) : "",
                                         value_name(st.value), mask(st.mask)));
               },
+              [&](const Copy& c) {
+                line(depth, fmt::format("copy {}[{}] = {}[{}]{}", array(c.array), index(c.at),
+                                        buffer(c.buffer), index(c.offset), mask(c.mask)));
+              },
+              [&](const Commit&) { line(depth, "commit copies"); },
+              [&](const Await& a) {
+                line(depth, a.pending == 0 ? "await copies"
+                                           : fmt::format("await copies but for {} batches", a.pending));
+              },
               [&](const Barrier& b) {
                 line(depth, b.scope == Scope::cluster ? "barrier of the cluster" : "barrier");
               },
@@ -101,9 +110,14 @@ class Printer {
               },
               [&](const For& f) {
                 static constexpr std::string_view kLevels[] = {"grid", "cluster", "thread", "serial"};
-                line(depth, fmt::format("for {} in 0..{} {}", k_.vars[static_cast<std::size_t>(f.var.id)],
-                                        f.var.extent, kLevels[static_cast<int>(f.level)]));
+                line(depth, fmt::format("for {} in 0..{} {}", variable(f.var.id), f.var.extent,
+                                        kLevels[static_cast<int>(f.level)]));
                 block(f.body, depth + 1);
+              },
+              [&](const Turns& t) {
+                line(depth, fmt::format("for {} from {} below {} in turns, then {}", variable(t.var.id),
+                                        variable(t.first), t.var.extent, variable(t.next.id)));
+                block(t.body, depth + 1);
               },
               [&](const If& i) {
                 line(depth, fmt::format("if {}", value_name(i.condition)));
@@ -115,6 +129,7 @@ class Printer {
     }
   }
 
+  const std::string& variable(std::int32_t id) const { return k_.vars[static_cast<std::size_t>(id)]; }
   const std::string& buffer(BufferId b) const { return k_.buffers[static_cast<std::size_t>(b)].name; }
   const std::string& array(ArrayId a) const { return k_.arrays[static_cast<std::size_t>(a)].name; }
 
@@ -229,6 +244,14 @@ class Verifier {
                                             k_.cluster));
                        }
                      },
+                     [&](const Copy& c) {
+                       if (k_.arrays[static_cast<std::size_t>(c.array)].space != Space::shared)
+                         fail("a copy to registers");
+                       if (c.mask != kNone) mask(c.mask, 1);
+                       inside(c.array, c.at);
+                     },
+                     [&](const Commit&) {},
+                     [&](const Await&) {},
                      [&](const Barrier&) {
                        if (divergent) fail("a barrier under a condition");
                      },
@@ -237,6 +260,10 @@ class Verifier {
                        use(sh.value), define(sh.result);
                      },
                      [&](const For& f) { block(f.body, divergent); },
+                     [&](const Turns& t) {
+                       if (!k_.persistent) fail("turns in a kernel that is not persistent");
+                       block(t.body, divergent);
+                     },
                      [&](const If& i) {
                        if (use(i.condition).width != 1) fail("a condition of several lanes");
                        block(i.body, true);

@@ -118,6 +118,20 @@ struct Set {
   std::optional<Index> rank =
       {};  // of a shared array: the block of the cluster that has it, instead of the thread's own
 };
+// ---- asynchronous copies ---- (of a thread to shared memory that only it reads; they may land at any time until the thread
+// has waited for them, and what was there before is gone when one starts)
+struct Copy {  // lanes of a buffer; 0 for those beyond its end, and for all under a false mask
+  ArrayId array;
+  Index at;
+  BufferId buffer;
+  Index offset;
+  ValueId mask = kNone;  // width 1
+  int width = 1;
+};
+struct Commit {};  // the copies since the last Commit are a batch
+struct Await {     // until the thread's batches have landed, but for the last `pending`
+  int pending = 0;
+};
 // ---- threads ----
 enum class Scope : std::uint8_t { block, cluster };
 struct Barrier {
@@ -135,6 +149,14 @@ struct For {
   Level level;
   std::vector<Stmt> body;
 };
+// What the blocks do that share a turn: `var` is `first`, then `next`, which is further by as many teams as were launched,
+// while that is below the extent of `var`. All threads of a block, and of a cluster, take the same turns.
+struct Turns {
+  IndexVar var;
+  std::int32_t first;  // the variable of the grid loop
+  IndexVar next;
+  std::vector<Stmt> body;
+};
 struct If {
   ValueId condition;  // width 1
   std::vector<Stmt> body;
@@ -144,8 +166,8 @@ struct Comment {
 };
 
 struct Stmt {
-  std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Barrier, Shuffle,
-               For, If, Comment>
+  std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy, Commit,
+               Await, Barrier, Shuffle, For, Turns, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };
@@ -161,6 +183,7 @@ struct Kernel {
   int cluster = 1;          // consecutive blocks that run side by side
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
+  bool persistent = false;  // has Turns: the grid is the most that is launched
   Block body;
 
   int shared_bytes() const;
@@ -185,7 +208,8 @@ int first_line(const Kernel& k);
 
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
 // loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in
-// no loop or condition that threads could take differently; arrays are accessed inside their bounds.
+// no loop or condition that threads could take differently; arrays are accessed inside their bounds; copies go to shared
+// memory.
 std::vector<std::string> verify(const Kernel& k);
 
 }  // namespace bz::kernel

@@ -3,18 +3,25 @@
 //
 //   i32 @bz.tid()                          index of the thread in its block
 //   i32 @bz.ctaid()                        index of the block in the grid
+//   i32 @bz.nctaid()                       blocks that were launched
 //   void @bz.barrier()                     all threads of the block; orders shared and global memory of the block
 //   void @bz.cluster.barrier()             all threads of all blocks of the cluster; orders their shared and global memory
 //   ptr addrspace(7) @bz.cluster.shared(ptr addrspace(3) address, i32 rank)
 //                                          the same address in the shared memory of block `rank` of the cluster
 //   i32 @bz.shfl.xor(i32 value, i32 mask)  value of lane (lane ^ mask) of the warp; all 32 lanes take part
 //   ptr addrspace(3) @bz.shared()          start of the block's shared memory (PlanKernel::shared_bytes), 16-aligned
+//   void @bz.copy(ptr addrspace(3) to, ptr addrspace(1) from, i32 bytes, i32 valid)
+//                                          starts to copy 4, 8 or 16 bytes (a constant), aligned so: `valid` of them, then zeros
+//   void @bz.copy.commit()                 the thread's copies since the last call are a batch
+//   void @bz.copy.await(i32 pending)       until all of the thread's batches but the last `pending` (a constant) have landed
 //
 // A cluster is PlanKernel::cluster consecutive blocks that run side by side; block i has the rank i % cluster in it.
 //
 // Kernels are `void @name(ptr addrspace(1), ...)`, one pointer for each PlanKernel argument. Global memory is address
 // space 1, shared memory address space 3. Bool is stored as i8 0 or 1. bf16 is stored as i16. A block's threads are
 // numbered so that a warp is 32 consecutive ones; blocks whose kernel synchronizes have a multiple of 32 threads.
+//
+// A copy may land at any time from its start until its thread has awaited it; in between nobody reads where it goes.
 //
 // Barriers and shuffles are reached by all the threads they are for at the same call. Of two accesses to one byte by
 // different threads, one of them a write, one comes before the other by a barrier; a shuffle orders no memory, and
@@ -30,11 +37,15 @@ namespace bz::simt {
 
 inline constexpr std::string_view kThread = "bz.tid";
 inline constexpr std::string_view kBlock = "bz.ctaid";
+inline constexpr std::string_view kBlocks = "bz.nctaid";
 inline constexpr std::string_view kBarrier = "bz.barrier";
 inline constexpr std::string_view kClusterBarrier = "bz.cluster.barrier";
 inline constexpr std::string_view kClusterShared = "bz.cluster.shared";
 inline constexpr std::string_view kShuffleXor = "bz.shfl.xor";
 inline constexpr std::string_view kShared = "bz.shared";
+inline constexpr std::string_view kCopy = "bz.copy";
+inline constexpr std::string_view kCopyCommit = "bz.copy.commit";
+inline constexpr std::string_view kCopyAwait = "bz.copy.await";
 inline constexpr std::string_view kLine = "bz.line";
 inline constexpr int kWarp = 32;
 

@@ -1,5 +1,7 @@
 // Finding the CUDA driver and what it says no to, with fake drivers (tests/fake_cuda), and a kernel on a real
 // GPU where there is one. BRAZE_FAKE_CUDA_GPU and BRAZE_FAKE_CUDA_OLD are the paths of the fakes.
+#include <dlfcn.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
@@ -301,6 +303,26 @@ TEST_CASE("a failure names a launch whose program is gone", "[cuda]") {
   CHECK_THAT(
       error_of([&] { device->synchronize(); }),
       Catch::Contains("the last launch was kernel 'copy' of program 'twice' with 2 blocks of 128 threads"));
+}
+
+TEST_CASE("a persistent kernel has as many blocks as run at once", "[cuda]") {
+  const Environment environment = fake();
+  const auto device = bz::open_cuda();
+  void* driver = dlopen(BRAZE_FAKE_CUDA_GPU, RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(driver != nullptr);
+  const auto* grid = static_cast<const unsigned*>(dlsym(driver, "fake_cuda_grid_of_last_launch"));
+  REQUIRE(grid != nullptr);
+  const auto launched = [&](std::int64_t blocks, bool persistent, int cluster) {
+    bz::Plan plan = twice(128 * blocks);
+    for (bz::PlanKernel& k : plan.kernels) k.persistent = persistent, k.cluster = cluster;
+    run(*device, plan);
+    return *grid;
+  };
+  CHECK(launched(64, false, 1) == 64);
+  CHECK(launched(64, true, 1) == 2 * static_cast<unsigned>(device->target().multiprocessors));
+  CHECK(launched(6, true, 1) == 6);
+  CHECK(launched(64, true, 4) == 4);
+  CHECK(launched(64, false, 4) == 64);
 }
 
 TEST_CASE("CUDA memory and timing through the driver", "[cuda]") {

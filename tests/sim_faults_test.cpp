@@ -33,6 +33,7 @@ void collect(Block& block, std::vector<Place>& out) {
   for (std::size_t i = 0; i < block.size(); ++i) {
     if (std::holds_alternative<Op>(block[i].op)) out.push_back({&block, i});
     if (auto* f = std::get_if<For>(&block[i].op)) collect<Op>(f->body, out);
+    if (auto* t = std::get_if<Turns>(&block[i].op)) collect<Op>(t->body, out);
     if (auto* c = std::get_if<If>(&block[i].op)) collect<Op>(c->body, out);
   }
 }
@@ -107,7 +108,8 @@ std::string fault_of(const Plan& plan, const SimOptions& options = {.workers = 1
 
 // The plan of a program whose kernels have been changed.
 Plan changed(const std::string& program, const std::string& schedule, const Change& change) {
-  const Compilation c = end_to_end::compile_for_sim(parse(program), {.schedule = schedule, .disabled = {"group"}});
+  const Compilation c =
+      end_to_end::compile_for_sim(parse(program), {.schedule = schedule, .disabled = {"group"}});
   std::vector<Kernel> kernels;
   for (const CompiledKernel& k : c.kernels) kernels.push_back(k.kernel);
   change(kernels);
@@ -171,6 +173,43 @@ Plan moved_along(std::size_t without) {
   return plan;
 }
 
+// y[t] = x[0], which thread 0 has copied to shared memory; then all copies are made again.
+Plan copied(const std::function<void(Kernel&)>& change) {
+  Kernel k;
+  k.name = "copied";
+  k.vars = {"lane"};
+  k.block = 64;
+  k.buffers = {{.name = "x", .elements = 64}, {.name = "y", .elements = 64, .written = true}};
+  compiler::KernelBuilder b(k);
+  const ArrayId a = b.array("a", DType::f32, 64, Space::shared);
+  const IndexVar block = b.var("b", 1), thread = b.var("t", 64);
+  const Index t = Index::var(thread);
+  const auto copy = [&] {
+    b.copy(a, t, 0, t, kNone);
+    b.commit();
+  };
+  b.loop(block, Level::grid, [&] {
+    b.loop(thread, Level::thread, [&] {
+      b.at(1);
+      copy();
+      b.await(0);
+      b.barrier(kernel::Scope::block);
+      b.store(1, t, b.get(a, Index(0), DType::f32), kNone);
+      b.barrier(kernel::Scope::block);
+      copy();
+      b.await(0);
+    });
+  });
+  change(k);
+  Plan plan;
+  plan.name = "copied";
+  const Type type{DType::f32, {64}};
+  plan.buffers = {{"x", PlanBuffer::Kind::input, type}, {"y", PlanBuffer::Kind::output, type}};
+  plan.kernels = {{.name = k.name, .arguments = {0, 1}, .block = 64, .synchronizes = true}};
+  emit_again(plan, {k}, parse("graph copied { %x = input f32[64] %m = neg %x output %m }"));
+  return plan;
+}
+
 }  // namespace
 
 TEST_CASE("sim has nothing to say against kernels as they are lowered") {
@@ -180,8 +219,8 @@ TEST_CASE("sim has nothing to say against kernels as they are lowered") {
     CHECK(fault_of(moved_along(99), options) == "");
     for (const char* schedule :
          {"lanes=reduced,vector=4,reduced=64,keep=shared", "lanes=reduced,vector=4,reduced=64,keep=registers",
-          "lanes=reduced,kept=4,reduced=8", "lanes=kept,kept=32,reduced=4",
-          "lanes=kept,vector=2,kept=32,reduced=2"}) {
+          "lanes=reduced,vector=4,reduced=64,prefetch=1,keep=registers", "lanes=reduced,kept=4,reduced=8",
+          "lanes=kept,kept=32,reduced=4", "lanes=kept,vector=2,kept=32,reduced=2"}) {
       const std::string program =
           "graph g { %x = input f32[64, 200] %y = softmax %x {axes = [1]} output %y }";
       const std::string columns =
@@ -191,6 +230,34 @@ TEST_CASE("sim has nothing to say against kernels as they are lowered") {
                      options) == "");
     }
   }
+}
+
+TEST_CASE("sim finds copies that are read too early, overwritten too early or never awaited") {
+  CHECK(fault_of(copied([](Kernel&) {})) == "");
+
+  const Plan early = copied([](Kernel& k) { all<Await>(k)[0].erase(); });
+  CHECK(fault_of(early) ==
+        "device error: kernel 'copied', block 0, thread 0: load of 4 bytes at byte 0 of shared memory, where "
+        "nobody has written byte 0" +
+            line(early, "= a[0]"));
+
+  const Plan pending = copied([](Kernel& k) { get<Await>(all<Await>(k)[0]).pending = 1; });
+  CHECK_THAT(fault_of(pending), Contains("nobody has written byte 0"));
+
+  const Plan racing = copied([](Kernel& k) { all<Barrier>(k)[0].erase(); });
+  CHECK(fault_of(racing) ==
+        "device error: kernel 'copied', block 0, thread 1: load of 4 bytes at byte 0 of shared memory races "
+        "with "
+        "a store by thread 0: no barrier orders them" +
+            line(racing, "= a[0]") + line(racing, "copy a"));
+
+  const Plan overwriting = copied([](Kernel& k) { all<Barrier>(k)[1].erase(); });
+  CHECK_THAT(fault_of(overwriting), Contains(line(overwriting, "= a[0]")));
+
+  const Plan forgotten = copied([](Kernel& k) { all<Await>(k)[1].erase(); });
+  CHECK(fault_of(forgotten) ==
+        "device error: kernel 'copied', block 0, thread 0: a copy that its thread never awaits" +
+            line(forgotten, "copy a", 1));
 }
 
 TEST_CASE("sim finds races in shared memory") {

@@ -4,6 +4,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <cmath>
+#include <vector>
 
 #include "compiler/emit/math_builder.h"
 
@@ -70,33 +71,49 @@ std::optional<Divisor> Divisor::of(llvm::IRBuilder<>& b, Value* y, bool reused) 
   return of_value(b, y);
 }
 
+// Two checks: one instruction an element tells whether any may need a division, zeros included; where one may, each is
+// looked at.
 llvm::SmallVector<Value*, 8> Divisor::divide(llvm::IRBuilder<>& b, llvm::ArrayRef<Value*> elements) const {
   const Real hi(b, hi_), lo(b, lo_), tiny(b, tiny_);
   llvm::SmallVector<Value*, 8> quotients;
-  Value* any = out_of_range_;
+  std::vector<Real> sizes;  // what must not be tiny
   for (Value* element : elements) {
     const Real x(b, element);
     Real q = fma(x, hi, x * lo);
     if (nearest_ != nullptr) q = fma(fma(Real(b, y_), q, -x), Real(b, nearest_), q);
     quotients.push_back(q.value());
-    const Int uncertain = nearest_ == nullptr ? abs(x) < tiny : !(abs(q) >= tiny);
-    Value* slow = (uncertain & (x != 0.0)).value();
-    any = any == nullptr ? slow : b.CreateOr(any, slow);
+    sizes.push_back(abs(nearest_ == nullptr ? x : q));
   }
+  Value* least = sizes[0].value();
+  for (std::size_t i = 1; i < sizes.size(); ++i)
+    least = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, least, sizes[i].value());
+  Value* may = (!(Real(b, least) >= tiny)).value();
+  if (out_of_range_ != nullptr) may = b.CreateOr(may, out_of_range_);
 
   auto* fast = b.GetInsertBlock();
   llvm::Function* f = fast->getParent();
+  auto* look = llvm::BasicBlock::Create(b.getContext(), "look", f);
   auto* slow = llvm::BasicBlock::Create(b.getContext(), "divide", f);
   auto* join = llvm::BasicBlock::Create(b.getContext(), "divided", f);
-  b.CreateCondBr(any, slow, join, llvm::MDBuilder(b.getContext()).createUnlikelyBranchWeights());
+  llvm::MDNode* unlikely = llvm::MDBuilder(b.getContext()).createUnlikelyBranchWeights();
+  b.CreateCondBr(may, look, join, unlikely);
+  b.SetInsertPoint(look);
+  Value* any = out_of_range_;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Int uncertain = nearest_ == nullptr ? sizes[i] < tiny : !(sizes[i] >= tiny);
+    Value* divides = (uncertain & (Real(b, elements[i]) != 0.0)).value();
+    any = any == nullptr ? divides : b.CreateOr(any, divides);
+  }
+  b.CreateCondBr(any, slow, join, unlikely);
   b.SetInsertPoint(slow);
   llvm::SmallVector<Value*, 8> exact;
   for (Value* element : elements) exact.push_back(b.CreateFDiv(element, y_));
   b.CreateBr(join);
   b.SetInsertPoint(join);
   for (std::size_t i = 0; i < quotients.size(); ++i) {
-    auto* phi = b.CreatePHI(quotients[i]->getType(), 2);
+    auto* phi = b.CreatePHI(quotients[i]->getType(), 3);
     phi->addIncoming(quotients[i], fast);
+    phi->addIncoming(quotients[i], look);
     phi->addIncoming(exact[i], slow);
     quotients[i] = phi;
   }

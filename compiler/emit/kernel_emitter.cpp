@@ -64,6 +64,8 @@ void KernelEmitter::count_divisions(const Block& stmts, double times) {
     if (const auto* loop = std::get_if<For>(&s.op)) {
       count_divisions(loop->body,
                       loop->level == Level::serial ? times * static_cast<double>(loop->var.extent) : times);
+    } else if (const auto* turns = std::get_if<Turns>(&s.op)) {
+      count_divisions(turns->body, times);
     } else if (const auto* branch = std::get_if<If>(&s.op)) {
       count_divisions(branch->body, times);
     } else {
@@ -134,7 +136,7 @@ llvm::Function* KernelEmitter::primitive(std::string_view name, llvm::Type* resu
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, ref(name), module_);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr(llvm::Attribute::WillReturn);
-  if (name == simt::kThread || name == simt::kBlock || name == simt::kShared ||
+  if (name == simt::kThread || name == simt::kBlock || name == simt::kBlocks || name == simt::kShared ||
       name == simt::kClusterShared) {
     f->setDoesNotAccessMemory();
     // A block that the cluster has not is asked for where a condition keeps it from being used.
@@ -230,6 +232,7 @@ void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context
 
 void KernelEmitter::emit(const Apply& s) {
   if (s.op == ScalarOp::div && !options_.fast_math && divide(s)) return;
+  if (s.op == ScalarOp::cast && round_pairs(s)) return;
   Lanes out;
   llvm::SmallVector<DType, 3> types;
   for (const ValueId a : s.args) types.push_back(info(a).dtype);
@@ -259,6 +262,20 @@ bool KernelEmitter::divide(const Apply& s) {
     const auto divisor = Divisor::of(b_, y, uses >= kReused);
     if (!divisor) return false;
     out.append(divisor->divide(b_, elements));
+  }
+  values_[s.result] = std::move(out);
+  return true;
+}
+
+// f32 to bf16 two lanes at a time, as the instruction does.
+bool KernelEmitter::round_pairs(const Apply& s) {
+  const kernel::Value& to = info(s.result);
+  if (to.dtype != DType::bf16 || info(s.args[0]).dtype != DType::f32 || to.width % 2 != 0) return false;
+  Lanes out;
+  for (int i = 0; i < to.width; i += 2) {
+    Value* pair = pack_bf16(b_, lane(s.args[0], i), lane(s.args[0], i + 1));
+    out.push_back(b_.CreateTrunc(pair, b_.getInt16Ty()));
+    out.push_back(b_.CreateTrunc(b_.CreateLShr(pair, 16), b_.getInt16Ty()));
   }
   values_[s.result] = std::move(out);
   return true;
@@ -298,15 +315,15 @@ void KernelEmitter::emit(const Inside& s) {
 // ---- memory ----
 
 KernelEmitter::Place KernelEmitter::place(const Buffer& b, int id) const {
-  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment};
+  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment, true};
 }
 
 KernelEmitter::Place KernelEmitter::place(ArrayId id) {
   const Array& a = k_.arrays[static_cast<std::size_t>(id)];
-  if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype)};
+  if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype), false};
   Value* base = b_.CreateCall(primitive(simt::kShared, llvm::PointerType::get(context_, 3), {}));
   return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))),
-          a.dtype, a.elements, 16};
+          a.dtype, a.elements, 16, false};
 }
 
 KernelEmitter::Place KernelEmitter::place_in(ArrayId id, const Index& rank) {
@@ -350,6 +367,12 @@ Value* KernelEmitter::all_of(const Lanes& masks, int first, int count) {
   return all;
 }
 
+Value* KernelEmitter::any_of(const Lanes& masks) {
+  Value* any = masks[0];
+  for (std::size_t i = 1; i < masks.size(); ++i) any = b_.CreateOr(any, masks[i]);
+  return any;
+}
+
 llvm::Align KernelEmitter::alignment(const Place& p, const Index& offset) const {
   const int size = size_of(p.dtype);
   return llvm::Align(
@@ -378,42 +401,54 @@ void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, i
     out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
 }
 
+// Under lane masks: a whole vector where that is possible, single elements elsewhere.
+void KernelEmitter::load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out) {
+  const int n = static_cast<int>(masks.size());
+  // In global memory the neighbours may be loaded too, and aligned vectors leave a buffer at its end only.
+  Value* can_load_whole = p.global ? inside({{at, 0, p.elements - n + 1}}, 0) : all_of(masks, 0, n);
+  const auto load_whole = [&](Lanes& to) {
+    load_piece(p, p.global ? address_if(p, at, any_of(masks)) : address(p, at), alignment(p, at), n, to);
+  };
+  if (can_load_whole == b_.getTrue()) return load_whole(out);
+  auto* whole = llvm::BasicBlock::Create(context_, "whole", function_);
+  auto* part = llvm::BasicBlock::Create(context_, "part", function_);
+  auto* join = llvm::BasicBlock::Create(context_, "join", function_);
+  b_.CreateCondBr(can_load_whole, whole, part);
+  Lanes a, b;
+  b_.SetInsertPoint(whole);
+  load_whole(a);
+  auto* whole_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(part);
+  for (int j = 0; j < n; ++j) {
+    const Index element = at + Index(j);
+    load_piece(p, address_if(p, element, masks[static_cast<std::size_t>(j)]), alignment(p, element), 1, b);
+  }
+  auto* part_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+  for (std::size_t j = 0; j < a.size(); ++j) {
+    auto* phi = b_.CreatePHI(a[j]->getType(), 2);
+    phi->addIncoming(a[j], whole_end);
+    phi->addIncoming(b[j], part_end);
+    out.push_back(phi);
+  }
+}
+
 KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
   const bool lane_masks = mask != kNone && info(mask).width > 1;
   const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
-  // Under a false mask the first elements are read instead: no branch, and always a good address.
-  const auto masked = [&](const Index& at, int i, int count, Lanes& to) {
-    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, i));
-    load_piece(p, from, alignment(p, at), count, to);
-  };
   Lanes out;
   for (int i = 0; i < width; i += n) {
     const Index at = with_lane(offset, i);
-    if (n == 1 || !lane_masks) {
-      masked(at, i, n, out);
-    } else {
-      // Whole vectors in the inside of a domain, single elements at its ends.
-      auto* whole = llvm::BasicBlock::Create(context_, "whole", function_);
-      auto* part = llvm::BasicBlock::Create(context_, "part", function_);
-      auto* join = llvm::BasicBlock::Create(context_, "join", function_);
-      b_.CreateCondBr(all_of(lanes(mask), i, n), whole, part);
-      Lanes a, b;
-      b_.SetInsertPoint(whole);
-      load_piece(p, address(p, at), alignment(p, at), n, a);
-      auto* whole_end = b_.GetInsertBlock();
-      b_.CreateBr(join);
-      b_.SetInsertPoint(part);
-      for (int j = 0; j < n; ++j) masked(with_lane(offset, i + j), i + j, 1, b);
-      auto* part_end = b_.GetInsertBlock();
-      b_.CreateBr(join);
-      b_.SetInsertPoint(join);
-      for (int j = 0; j < n; ++j) {
-        auto* phi = b_.CreatePHI(a[static_cast<std::size_t>(j)]->getType(), 2);
-        phi->addIncoming(a[static_cast<std::size_t>(j)], whole_end);
-        phi->addIncoming(b[static_cast<std::size_t>(j)], part_end);
-        out.push_back(phi);
-      }
+    if (n > 1 && lane_masks) {
+      const Lanes& masks = lanes(mask);
+      load_partly(p, at, Lanes(masks.begin() + i, masks.begin() + i + n), out);
+      continue;
     }
+    // Under a false mask the first elements are read instead: no branch, and always a good address.
+    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, i));
+    load_piece(p, from, alignment(p, at), n, out);
   }
   return out;
 }
@@ -502,6 +537,61 @@ void KernelEmitter::emit(const Set& s) {
   store(s.rank ? place_in(s.array, *s.rank) : place(s.array), s.at, s.width, s.value, s.mask);
 }
 
+// ---- asynchronous copies ----
+
+// How many bytes of `n` elements from `offset` on are copied: not those beyond the end of the buffer, none under a false
+// mask. Null when it is always all.
+Value* KernelEmitter::valid_bytes(const Place& from, const Index& offset, int n, ValueId mask) {
+  const auto number = [&](std::int64_t v) { return b_.getInt64(static_cast<std::uint64_t>(v)); };
+  Value* valid = nullptr;
+  if (offset.hi() + n > from.elements) {
+    Value* left = b_.CreateSub(number(from.elements), index64(offset));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, number(n));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, number(0));
+    valid = b_.CreateTrunc(b_.CreateMul(left, number(size_of(from.dtype))), b_.getInt32Ty());
+  }
+  if (mask == kNone) return valid;
+  if (valid == nullptr) valid = b_.getInt32(static_cast<std::uint32_t>(n * size_of(from.dtype)));
+  return b_.CreateSelect(lane(mask, 0), valid, b_.getInt32(0));
+}
+
+// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; smaller ones are loaded and stored.
+void KernelEmitter::emit(const Copy& s) {
+  constexpr int kLeastBytes = 4;
+  const Place from = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), to = place(s.array);
+  const int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  const int bytes = n * size_of(from.dtype);
+  for (int i = 0; i < s.width; i += n) {
+    const Index offset = with_lane(s.offset, i);
+    Value* valid = valid_bytes(from, offset, n, s.mask);
+    Value* any = valid == nullptr ? nullptr : b_.CreateICmpNE(valid, b_.getInt32(0));
+    Value* source = any == nullptr ? address(from, offset) : address_if(from, offset, any);
+    const Index at = with_lane(s.at, i);
+    Value* target = address(to, at);
+    if (bytes < kLeastBytes) {
+      llvm::Type* element = memory_type(context_, from.dtype);
+      Value* v = mark(b_.CreateAlignedLoad(element, source, alignment(from, offset)));
+      if (any != nullptr) v = b_.CreateSelect(any, v, llvm::Constant::getNullValue(element));
+      mark(b_.CreateAlignedStore(v, target, alignment(to, at)));
+      continue;
+    }
+    auto* copy = primitive(simt::kCopy, b_.getVoidTy(),
+                           {llvm::PointerType::get(context_, 3), llvm::PointerType::get(context_, 1),
+                            b_.getInt32Ty(), b_.getInt32Ty()});
+    Value* all = b_.getInt32(static_cast<std::uint32_t>(bytes));
+    mark(b_.CreateCall(copy, {target, source, all, valid == nullptr ? all : valid}));
+  }
+}
+
+void KernelEmitter::emit(const Commit&) {
+  mark(b_.CreateCall(primitive(simt::kCopyCommit, b_.getVoidTy(), {})));
+}
+
+void KernelEmitter::emit(const Await& s) {
+  auto* await = primitive(simt::kCopyAwait, b_.getVoidTy(), {b_.getInt32Ty()});
+  mark(b_.CreateCall(await, {b_.getInt32(static_cast<std::uint32_t>(s.pending))}));
+}
+
 // ---- threads ----
 
 void KernelEmitter::emit(const Barrier& s) {
@@ -535,6 +625,28 @@ void KernelEmitter::emit(const Shuffle& s) {
 }
 
 // ---- structure ----
+
+void KernelEmitter::emit(const Turns& s) {
+  llvm::Type* type = s.next.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
+  Value* teams = b_.CreateCall(primitive(simt::kBlocks, b_.getInt32Ty(), {}));
+  if (k_.cluster > 1) teams = b_.CreateUDiv(teams, b_.getInt32(static_cast<std::uint32_t>(k_.cluster)));
+  Value* first = b_.CreateZExtOrTrunc(vars_.at(s.first), type);
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "turn", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "done", function_);
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  auto* turn = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(s.var.id)]);
+  turn->addIncoming(first, before);
+  Value* next = b_.CreateAdd(turn, b_.CreateZExt(teams, type), "", true, true);
+  vars_[s.var.id] = turn;
+  vars_[s.next.id] = next;
+  block(s.body);
+  turn->addIncoming(next, b_.GetInsertBlock());
+  auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
+  b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
+  b_.SetInsertPoint(after);
+}
 
 void KernelEmitter::emit(const If& s) {
   guarded(lane(s.condition, 0), [&] { block(s.body); });

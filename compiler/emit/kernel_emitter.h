@@ -24,7 +24,8 @@ class KernelEmitter {
   void count_divisions(const kernel::Block& stmts, double times);
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
-  bool divide(const kernel::Apply& s);  // false when the division instruction is to be used
+  bool divide(const kernel::Apply& s);       // false when the division instruction is to be used
+  bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);
@@ -34,9 +35,13 @@ class KernelEmitter {
   void emit(const kernel::Store& s);
   void emit(const kernel::Get& s);
   void emit(const kernel::Set& s);
+  void emit(const kernel::Copy& s);
+  void emit(const kernel::Commit& s);
+  void emit(const kernel::Await& s);
   void emit(const kernel::Barrier& s);
   void emit(const kernel::Shuffle& s);
   void emit(const kernel::For& s);
+  void emit(const kernel::Turns& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
 
@@ -52,6 +57,7 @@ class KernelEmitter {
     DType dtype;
     std::int64_t elements;
     int alignment;
+    bool global;
   };
   Place place(const kernel::Buffer& b, int id) const;
   Place place(kernel::ArrayId id);
@@ -62,10 +68,13 @@ class KernelEmitter {
   // Lanes that one instruction can move: a power of two.
   int piece(const Place& p, const Index& offset, int width) const;
   llvm::Value* all_of(const Lanes& masks, int first, int count);
+  llvm::Value* any_of(const Lanes& masks);
   void load_piece(const Place& p, llvm::Value* from, llvm::Align align, int count, Lanes& out);
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
+  void load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out);
   Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
+  llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);
   template <class F>
   void guarded(llvm::Value* condition, F&& body);
 

@@ -88,6 +88,27 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
        [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_tid_x)); });
   bind(m, simt::kBlock,
        [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_ctaid_x)); });
+  bind(m, simt::kBlocks,
+       [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_read_ptx_sreg_nctaid_x)); });
+  bind(m, simt::kCopy, [&](auto& b, auto& call) {
+    const auto bytes = llvm::cast<llvm::ConstantInt>(call.getArgOperand(2))->getZExtValue();
+    Value* valid = call.getArgOperand(3);
+    llvm::SmallVector<Value*, 3> args = {call.getArgOperand(0), call.getArgOperand(1)};
+    const bool part = valid != call.getArgOperand(2);
+    if (part) args.push_back(valid);
+    const I::ID whole_id = bytes == 16  ? I::nvvm_cp_async_cg_shared_global_16
+                           : bytes == 8 ? I::nvvm_cp_async_ca_shared_global_8
+                                        : I::nvvm_cp_async_ca_shared_global_4;
+    const I::ID part_id = bytes == 16  ? I::nvvm_cp_async_cg_shared_global_16_s
+                          : bytes == 8 ? I::nvvm_cp_async_ca_shared_global_8_s
+                                       : I::nvvm_cp_async_ca_shared_global_4_s;
+    return b.CreateCall(intrinsic(part ? part_id : whole_id), args);
+  });
+  bind(m, simt::kCopyCommit,
+       [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_cp_async_commit_group), {}); });
+  bind(m, simt::kCopyAwait, [&](auto& b, auto& call) {
+    return b.CreateCall(intrinsic(I::nvvm_cp_async_wait_group), {call.getArgOperand(0)});
+  });
   bind(m, simt::kBarrier, [&](auto& b, auto&) {
     return b.CreateCall(intrinsic(I::nvvm_barrier_cta_sync_aligned_all), {b.getInt32(0)});
   });

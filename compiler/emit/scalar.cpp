@@ -115,7 +115,8 @@ Value* cast(llvm::IRBuilder<>& b, Value* x, DType from, DType to) {
   if (to == DType::f16 || to == DType::bf16) {
     if (!is_float(from)) x = cast(b, x, from, from == DType::boolean ? DType::f32 : DType::f64);
     if (x->getType()->isDoubleTy()) x = narrow_to_odd(b, x);
-    return to == DType::f16 ? b.CreateFPTrunc(x, b.getHalfTy()) : bf16_bits(b, x);
+    if (to == DType::f16) return b.CreateFPTrunc(x, b.getHalfTy());
+    return b.CreateTrunc(pack_bf16(b, x, number(x, 0)), b.getInt16Ty());
   }
   if (is_float(from))
     return to == DType::f64 ? b.CreateFPExt(x, b.getDoubleTy()) : b.CreateFPTrunc(x, b.getFloatTy());

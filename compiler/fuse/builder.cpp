@@ -11,7 +11,7 @@
 namespace bz::compiler {
 
 RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseLimits& limits,
-                             std::function<bool(NodeId)> stored, const std::map<NodeId, std::string>& forced)
+                             std::function<bool(NodeId)> stored, const std::map<NodeId, Stored>& forced)
     : graph_(graph), limits_(limits), stored_(std::move(stored)), forced_(forced) {}
 
 IndexVar RegionBuilder::fresh(std::int64_t extent, std::string name) {
@@ -168,8 +168,8 @@ void RegionBuilder::expand(int id) {
         std::all_of(at.begin(), at.end(), [](const Index& e) { return e.as_var() >= 0 || e.is_constant(); });
     if (stored_(node_id) && !plain) return become_load(id, CutReason::already_stored);
     if (const auto f = forced_.find(node_id); f != forced_.end()) {
-      become_load(id, CutReason::cheaper_to_store);
-      cuts_.back().detail = f->second;
+      become_load(id, f->second.reason);
+      cuts_.back().detail = f->second.detail;
       return;
     }
     const auto open = static_cast<int>(open_.size());

@@ -23,7 +23,7 @@ class RegionBuilder {
   // `stored(node)`: the node is, or will be, in memory for another reason. `forced`: nodes that are loaded wherever they
   // are no root.
   RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored,
-                const std::map<NodeId, std::string>& forced);
+                const std::map<NodeId, Stored>& forced);
 
   // A region that stores `root`, and further nodes, each at indices over the variables of the root's axes.
   struct Further {
@@ -72,7 +72,7 @@ class RegionBuilder {
   const ir::Graph& graph_;
   FuseLimits limits_;
   std::function<bool(NodeId)> stored_;
-  const std::map<NodeId, std::string>& forced_;  // with the reason
+  const std::map<NodeId, Stored>& forced_;
 
   std::vector<VarSplit> splits_;
   std::vector<IndexVar> vars_;  // of the root

@@ -16,6 +16,8 @@ inline constexpr double kInstructionsPerByte = 6.9;
 
 // Of one small kernel in a graph; H200, 2026-11.
 inline constexpr double kLaunchSeconds = 2e-6;
+// What an H200 moves meanwhile.
+inline constexpr double kLaunchBytes = kLaunchSeconds * 4.28e12;
 
 // A second read that hits L2, against the copy speed of DRAM; and how much of L2 can be counted on. H200, 2026-11.
 inline constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;

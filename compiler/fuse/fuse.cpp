@@ -7,8 +7,10 @@
 #include <set>
 
 #include "compiler/fuse/builder.h"
+#include "compiler/fuse/cost.h"
 #include "compiler/fuse/digits.h"
 #include "compiler/fuse/recompute.h"
+#include "compiler/fuse/transposed.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -26,7 +28,7 @@ std::string label(const ir::Graph& g, NodeId id) {
 
 class Fuser {
  public:
-  Fuser(const ir::Graph& graph, const FuseLimits& limits, const std::map<NodeId, std::string>& forced)
+  Fuser(const ir::Graph& graph, const FuseLimits& limits, const std::map<NodeId, Stored>& forced)
       : graph_(graph),
         builder_(
             graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }, forced) {}
@@ -311,6 +313,7 @@ std::string_view text(CutReason reason) {
     case CutReason::inside_reduction: return "inside_reduction";
     case CutReason::repeated_reduction: return "repeated_reduction";
     case CutReason::cheaper_to_store: return "cheaper_to_store";
+    case CutReason::transposed: return "transposed";
     case CutReason::too_many_operations: return "too_many_operations";
     case CutReason::too_many_arguments: return "too_many_arguments";
     case CutReason::domain_too_large: return "domain_too_large";
@@ -319,20 +322,24 @@ std::string_view text(CutReason reason) {
   return "";
 }
 
-Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) {
-  std::map<NodeId, std::string> forced;
-  Fusion best = Fuser(graph, limits, forced).run();
+namespace {
+
+// Values that several regions want, where storing them takes less than computing them again.
+void store_shared(const ir::Graph& graph, const FuseLimits& limits, std::map<NodeId, Stored>& forced,
+                  Fusion& best) {
   // Storing one value changes what is worth it for others; a few rounds see all that matters.
   constexpr int kRounds = 4;
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<Recomputed> shared = recomputed(graph, best);
-    std::map<NodeId, std::string> more = forced;
+    std::map<NodeId, Stored> more = forced;
     for (const Recomputed& r : shared) {
       if (r.gain > 0) {
         more.emplace(
             r.node,
-            fmt::format("{} bytes to store and load it, {} bytes and {:.0f} instructions to compute it again",
-                        r.bytes_stored, r.bytes_again, r.instructions_again));
+            Stored{CutReason::cheaper_to_store,
+                   fmt::format(
+                       "{} bytes to store and load it, {} bytes and {:.0f} instructions to compute it again",
+                       r.bytes_stored, r.bytes_again, r.instructions_again)});
       }
     }
     best.recomputed = shared;
@@ -342,6 +349,41 @@ Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) {
     forced = std::move(more);
     best = std::move(next);
   }
+}
+
+// Values that lie the other way than threads walk, where storing them takes less than what moves beside them. One by one: a
+// permutation can have other uses than the one that it would be stored for.
+void store_transposed(const ir::Graph& graph, const FuseLimits& limits, std::map<NodeId, Stored>& forced,
+                      Fusion& best) {
+  const auto time = [&](const Fusion& f) {
+    double sum = time_of(graph, f) + static_cast<double>(f.regions.size()) * kLaunchBytes;
+    for (const Region& r : f.regions) sum += static_cast<double>(wasted_bytes(r));
+    return sum;
+  };
+  constexpr int kTrials = 8;
+  int trials = 0;
+  for (const Transposed& t : transposed(graph, best)) {
+    if (++trials > kTrials) break;
+    std::map<NodeId, Stored> more = forced;
+    more.emplace(t.node,
+                 Stored{CutReason::transposed,
+                        fmt::format("{} bytes to store and load it, {} bytes of sectors for single elements",
+                                    t.stored, t.wasted)});
+    Fusion next = Fuser(graph, limits, more).run();
+    if (time(next) >= time(best)) continue;
+    next.recomputed = recomputed(graph, next);
+    forced = std::move(more);
+    best = std::move(next);
+  }
+}
+
+}  // namespace
+
+Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) {
+  std::map<NodeId, Stored> forced;
+  Fusion best = Fuser(graph, limits, forced).run();
+  store_shared(graph, limits, forced, best);
+  store_transposed(graph, limits, forced, best);
   return best;
 }
 

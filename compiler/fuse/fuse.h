@@ -25,6 +25,7 @@ enum class CutReason : std::uint8_t {
   inside_reduction,  // the reduction would be repeated for every element that the consumer reduces
   repeated_reduction,  // the reduction would be repeated: the consumer visits each of its results more than once
   cheaper_to_store,  // several regions want the value: storing it takes less than what each would read and compute again
+  transposed,  // the region would move whole sectors for single elements: storing the value takes less
   too_many_operations,
   too_many_arguments,
   domain_too_large,  // one kernel could have both, a block or cluster a domain, but several kernels are faster
@@ -37,6 +38,12 @@ struct Cut {
   NodeId to = kNoNode;    // the node that loads it
   CutReason reason = CutReason::different_domain;
   std::string detail;  // the numbers behind it, where there are any
+};
+
+// A node that is loaded wherever it is no root, and why.
+struct Stored {
+  CutReason reason = CutReason::cheaper_to_store;
+  std::string detail;
 };
 
 // A value that several regions compute, each from what it loads, because storing it would take more.

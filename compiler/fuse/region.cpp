@@ -24,6 +24,14 @@ int Region::phases() const {
   return n;
 }
 
+ExprId Region::stored(const Root& r) const {
+  const Expr& e = exprs[static_cast<std::size_t>(r.expr)];
+  if (e.kind != Expr::Kind::map || e.op != ScalarOp::cast || e.cast == e.dtype || e.cast != r.stored)
+    return r.expr;
+  const ExprId rounded = e.operands[0];
+  return exprs[static_cast<std::size_t>(rounded)].dtype == e.dtype ? rounded : r.expr;
+}
+
 std::vector<NodeId> Region::sources() const {
   std::vector<NodeId> nodes;
   for (const Expr& e : exprs) {
@@ -47,6 +55,11 @@ std::string print(const Region& region, const std::function<std::string(NodeId)>
     std::vector<std::string> parts;
     for (const IndexVar& v : vars) parts.push_back(fmt::format("{}: {}", var(v.id), v.extent));
     return fmt::format("({})", fmt::join(parts, ", "));
+  };
+  const auto where = [&](const std::vector<IndexBound>& all) -> std::string {
+    std::vector<std::string> bounds;
+    for (const IndexBound& b : all) bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
+    return bounds.empty() ? "" : fmt::format(" where {}", fmt::join(bounds, " and "));
   };
   std::string text =
       fmt::format("region {}: {}kept {}, reduced {}, {} phase{}\n", region.name,
@@ -76,17 +89,11 @@ std::string print(const Region& region, const std::function<std::string(NodeId)>
         break;
       }
     }
-    if (!e.where.empty()) {
-      std::vector<std::string> bounds;
-      for (const IndexBound& b : e.where)
-        bounds.push_back(fmt::format("{} <= {} < {}", b.lo, b.e.str(var), b.hi));
-      what += fmt::format(" where {}", fmt::join(bounds, " and "));
-    }
-    text += fmt::format("  e{} = {}\n", i, what);
+    text += fmt::format("  e{} = {}{}\n", i, what, where(e.where));
   }
   for (const Root& r : region.roots) {
-    text += fmt::format("  store {}{}[{}] = e{}\n", r.table < 0 ? "" : "table ", label(r.node),
-                        r.offset.str(var), r.expr);
+    text += fmt::format("  store {}{}[{}] = e{}{}\n", r.table < 0 ? "" : "table ", label(r.node),
+                        r.offset.str(var), r.expr, where(r.where));
   }
   return text;
 }

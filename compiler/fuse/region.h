@@ -74,7 +74,8 @@ struct Root {
   bool varies = false;  // has more than one element in a domain, of one value or several
   bool temporary =
       false;  // stored for other regions, in the compute type: what fusion does not round, a cut must not
-  int table = -1;  // stored in this table of the group, not in memory
+  int table = -1;                 // stored in this table of the group, not in memory
+  std::vector<IndexBound> where;  // of a root that varies: the elements that are stored
 };
 
 std::int64_t product(const std::vector<IndexVar>& vars);  // of the extents
@@ -93,6 +94,8 @@ struct Region {
   int phases() const;                // passes over a domain
   // The pass in which a root is stored.
   int phase_of(const Root& r) const { return exprs[static_cast<std::size_t>(r.expr)].phase; }
+  // The expression that a root stores: its own, or what that rounds where storing rounds the same way.
+  ExprId stored(const Root& r) const;
   std::vector<NodeId> sources() const;  // each node loaded, once, in order of id
 };
 

@@ -90,6 +90,10 @@ void KernelBuilder::set(ArrayId array, const Index& at, Handle v, Handle mask, s
   append({Set{array, at, v, mask, index_width(at), std::move(rank)}});
 }
 
+void KernelBuilder::copy(ArrayId array, const Index& at, BufferId buffer, const Index& offset, Handle mask) {
+  append({Copy{array, at, buffer, offset, mask, index_width(offset)}});
+}
+
 Handle KernelBuilder::shuffle(Handle v, int mask) {
   const DType t = dtype(v);
   const Handle r = value(t, width(v));

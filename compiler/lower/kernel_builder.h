@@ -34,6 +34,10 @@ class KernelBuilder final : public ScalarBuilder {
   Handle get(kernel::ArrayId array, const Index& at, DType type, Handle mask = kernel::kNone);
   void set(kernel::ArrayId array, const Index& at, Handle value, Handle mask = kernel::kNone,
            std::optional<Index> rank = {});
+  // Of the lanes that `at` and `offset` have. `mask`: of width 1.
+  void copy(kernel::ArrayId array, const Index& at, kernel::BufferId buffer, const Index& offset, Handle mask);
+  void commit() { append({kernel::Commit{}}); }
+  void await(int pending) { append({kernel::Await{pending}}); }
   Handle shuffle(Handle value, int mask);
   void barrier(kernel::Scope scope) {
     append({kernel::Barrier{scope}});
@@ -50,6 +54,11 @@ class KernelBuilder final : public ScalarBuilder {
   template <class F>
   void loop(const IndexVar& v, kernel::Level level, F&& body) {
     nested({kernel::For{v, level, {}}}, body);
+  }
+  template <class F>
+  void turns(const IndexVar& v, const IndexVar& first, const IndexVar& next, F&& body) {
+    k_.persistent = true;
+    nested({kernel::Turns{v, first.id, next, {}}}, body);
   }
   template <class F>
   void when(Handle condition, F&& body) {
@@ -72,6 +81,7 @@ class KernelBuilder final : public ScalarBuilder {
     body();
     blocks_.pop_back();
     if (auto* f = std::get_if<kernel::For>(&s.op)) f->body = std::move(inner);
+    if (auto* t = std::get_if<kernel::Turns>(&s.op)) t->body = std::move(inner);
     if (auto* i = std::get_if<kernel::If>(&s.op)) i->body = std::move(inner);
     append(std::move(s));
   }

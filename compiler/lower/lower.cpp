@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/lower/stage.h"
+#include "compiler/lower/tile.h"
 
 namespace bz::compiler {
 namespace {
@@ -33,8 +34,8 @@ class Lowering {
 
     const IndexVar team = b_.var("b", teams), rank = b_.var("rank", k.cluster);
     b_.loop(team, kernel::Level::grid, [&] {
-      if (k.cluster == 1) return threads(Index::var(team), Index(0));
-      b_.loop(rank, kernel::Level::cluster, [&] { threads(Index::var(team), Index::var(rank)); });
+      if (k.cluster == 1) return threads(team, Index(0));
+      b_.loop(rank, kernel::Level::cluster, [&] { threads(team, Index::var(rank)); });
     });
     return std::move(out_);
   }
@@ -66,11 +67,11 @@ class Lowering {
     return static_cast<kernel::BufferId>(out_.kernel.buffers.size()) - 1;
   }
 
-  void threads(const Index& team, const Index& rank) {
+  void threads(const IndexVar& team, const Index& rank) {
     StagePlace place{.rank = rank, .cluster = out_.kernel.cluster};
     if (!group_.staged()) {
       const Schedule& s = schedules_[0];
-      place.block = team;
+      place.team = team;
       const IndexVar kept = b_.var("tk", s.threads_kept), reduced = b_.var("tr", s.threads_reduced);
       place.thread_kept = Index::var(kept);
       place.thread_reduced = Index::var(reduced);
@@ -86,7 +87,7 @@ class Lowering {
     }
     // Each stage has its own idea of where a thread is.
     place.staged = true;
-    place.outer = team;
+    place.outer = Index::var(team);
     const IndexVar t = b_.var("t", out_.kernel.block);
     b_.loop(t, kernel::Level::thread, [&] {
       wait_for_cluster();
@@ -122,6 +123,10 @@ class Lowering {
 
 Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules,
               int alignment) {
+  if (!group.staged() && schedules[0].tile > 1) {
+    const Tiled t = tiled(group.stages[0], schedules[0]);
+    return Lowering(t.group, graph, t.schedules, alignment).run();
+  }
   return Lowering(group, graph, schedules, alignment).run();
 }
 

@@ -32,11 +32,12 @@ class StageLowering {
 
   void run() {
     b_.set_lanes(s_.vector, s_.lanes_reduced);
+    if (s_.prefetch > 0) return run_in_turns();
     // The blocks of a team that do not share domains take turns.
     const int apart = place_.cluster / s_.cluster;
     const std::int64_t turns = (extent_.blocks + apart - 1) / apart;
     if (!place_.staged || turns == 1) {
-      place_kept(place_.staged ? rank_apart() : place_.block);
+      place_kept(place_.staged ? rank_apart() : Index::var(place_.team));
       return body();
     }
     const IndexVar turn = b_.var("turn", turns);
@@ -50,6 +51,29 @@ class StageLowering {
   }
 
  private:
+  // The block stays and takes turns; what the next one needs is on its way to shared memory.
+  void run_in_turns() {
+    b_.comment("the first of what is read ahead");
+    for (const ExprId id : loads_ahead(region_, s_)) {
+      ahead_[id] = b_.array(array_name("ahead", id), kept_dtype(region_, id),
+                            vectors_ahead(region_, s_) * s_.vector * threads_of(s_), kernel::Space::shared);
+    }
+    for (int g = 0; g < s_.prefetch; ++g) {
+      start_copies(Index::var(place_.team), Index(g));
+      b_.commit();
+    }
+    const IndexVar turn = b_.var("turn", extent_.blocks);
+    next_ = b_.var("next", 2 * extent_.blocks);
+    b_.turns(turn, place_.team, next_, [&] {
+      place_kept(Index::var(turn));
+      body();
+      // The next turn writes where others still read, unless a barrier of another exchange is in between.
+      const bool exchanges = warps_of(s_).count > 1 || s_.cluster > 1;
+      if (exchanges && region_.reductions.size() == 1)
+        b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
+    });
+  }
+
   Index rank_apart() const { return s_.cluster > 1 ? Index(0) : place_.rank; }
 
   using Memo = std::map<ExprId, Handle>;
@@ -57,6 +81,7 @@ class StageLowering {
   struct Step {
     std::vector<std::pair<std::int32_t, Index>> reduced;  // region variable -> kernel index
     Index slot;                                           // of the step's vector among those kept
+    Index ahead;                                          // and among those read ahead
     std::vector<IndexBound> bounds;                       // of the domain, where they may fail
     Memo memo;
     std::map<std::vector<IndexBound>, Handle> masks;
@@ -75,6 +100,7 @@ class StageLowering {
   }
 
   void place_kept(const Index& block) {
+    block_ = block;
     Index flat = block * s_.threads_kept + place_.thread_kept;
     if (!s_.lanes_reduced) flat = flat * s_.vector + lane_;
     kept_.clear();
@@ -110,34 +136,49 @@ class StageLowering {
     }
     if (masked) s.bounds = {{flat, 0, region_.domain_size()}};
     spread(region_.reduced, flat, s.reduced);
-    // Neighbouring threads have neighbouring vectors in shared memory.
-    const Index chunk = vectors * s_.threads_reduced + place_.thread_reduced;
-    const Index vector = s_.lanes_reduced
-                             ? place_.thread_kept * (extent_.groups * s_.unroll * s_.threads_reduced) + chunk
-                             : chunk * s_.threads_kept + place_.thread_kept;
-    s.slot = vector * s_.vector + lane_;
+    s.slot = slot(vectors, extent_.groups * s_.unroll);
+    if (s_.prefetch > 0) {
+      const std::int64_t room = vectors_ahead(region_, s_);
+      s.ahead = slot(mod(vectors, room), room);
+    }
     return s;
   }
 
-  // Runs `body(steps)` for all of the thread's steps: all at once where the domain stays in registers, with all that
-  // earlier phases know, else `unroll` at a time in a loop. Only steps in which the domain may end are masked.
+  // In shared memory, of the thread's vector of that number out of `count`: neighbouring threads have neighbouring ones.
+  Index slot(const Index& number, std::int64_t count) const {
+    const Index chunk = number * s_.threads_reduced + place_.thread_reduced;
+    const Index vector = s_.lanes_reduced ? place_.thread_kept * (count * s_.threads_reduced) + chunk
+                                          : chunk * s_.threads_kept + place_.thread_kept;
+    return vector * s_.vector + lane_;
+  }
+
+  // All steps of the thread where the domain stays in registers, of one group otherwise. Only steps in which the domain may
+  // end are masked.
+  std::vector<Step> steps_of(const Index& group, bool masked) {
+    std::vector<Step> steps;
+    if (s_.keep != Keep::registers) {
+      for (int u = 0; u < s_.unroll; ++u) steps.push_back(step(group, u, masked));
+      return steps;
+    }
+    for (std::int64_t i = 0; i < extent_.vectors; ++i) {
+      const std::int64_t vectors = extent_.per_group / s_.unroll;  // elements of a step
+      const bool inside = (i > 0 || !extent_.shifted) && (i + 1) * vectors <= region_.domain_size();
+      steps.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !inside));
+    }
+    return steps;
+  }
+
+  // Runs `body(steps, group)` for all of the thread's steps: all at once where the domain stays in registers, with all that
+  // earlier phases know, else `unroll` at a time in a loop.
   template <class F>
   void for_each_group(F&& body) {
     if (s_.keep == Keep::registers) {
-      const bool first = resident_.empty();
-      for (std::int64_t i = 0; first && i < extent_.vectors; ++i) {
-        const std::int64_t vectors = extent_.per_group / s_.unroll;  // elements of a step
-        const bool inside = (i > 0 || !extent_.shifted) && (i + 1) * vectors <= region_.domain_size();
-        resident_.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !inside));
-      }
-      return body(resident_);
+      if (resident_.empty()) resident_ = steps_of(Index(0), true);
+      return body(resident_, Index(0));
     }
     const auto group = [&](const Index& g, bool masked) {
-      std::vector<Step> steps;
-      for (int u = 0; u < s_.unroll; ++u) {
-        steps.push_back(step(g, u, masked));
-      }
-      body(steps);
+      std::vector<Step> steps = steps_of(g, masked);
+      body(steps, g);
     };
     const auto loop = [&](std::int64_t first, std::int64_t end, bool masked) {
       if (first >= end) return;
@@ -145,9 +186,55 @@ class StageLowering {
       const IndexVar j = b_.var("j", end - first);
       b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j) + Index(first), masked); });
     };
-    loop(0, std::min(extent_.first_full, extent_.groups), true);
-    loop(extent_.first_full, extent_.end_full, false);
-    loop(extent_.end_full, extent_.groups, true);
+    // What the last groups read ahead is of the next domain.
+    const std::int64_t last = extent_.groups - s_.prefetch;
+    const auto loops = [&](std::int64_t first, std::int64_t end, bool masked) {
+      const std::int64_t middle = std::clamp(last, first, std::max(first, end));
+      loop(first, middle, masked);
+      loop(middle, end, masked);
+    };
+    loops(0, std::min(extent_.first_full, extent_.groups), true);
+    loops(extent_.first_full, extent_.end_full, false);
+    loops(extent_.end_full, extent_.groups, true);
+  }
+
+  // ---- copies ahead -----------------------------------------------------------------------------------------------
+
+  // Starts those of a group of the block's domains.
+  void start_copies(const Index& block, const Index& group) {
+    const Index own = block_;
+    place_kept(block);
+    for (Step& s : steps_of(group, true)) {
+      // A vector that begins in the domain is copied whole. All threads of a block that is full have a domain.
+      std::vector<IndexBound> bounds = s.bounds;
+      if (region_.domains() % extent_.rows_per_block != 0)
+        bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
+      const Index zero(0);
+      for (IndexBound& b : bounds) {
+        b.e = b.e.substitute(
+            [&](std::int32_t id) -> const Index* { return id == kernel::kLaneVar ? &zero : nullptr; });
+        b.lo = 1 - s_.vector;
+      }
+      const Handle begins = mask(std::move(bounds), &s);
+      for (const auto& [id, array] : ahead_) {
+        b_.at(expr(id).node);
+        b_.copy(array, s.ahead, kernel_.sources.at(expr(id).source), at(expr(id).index, &s), begins);
+      }
+    }
+    place_kept(own);
+  }
+
+  // What is read ahead when `group` has been taken from shared memory.
+  void start_next_copies(const Index& group) {
+    const std::int64_t groups = s_.keep == Keep::registers ? 1 : extent_.groups;
+    const Index ahead = group + Index(s_.prefetch);
+    if (ahead.hi() < groups) {
+      start_copies(block_, ahead);
+    } else {
+      b_.when(b_.inside({{Index::var(next_), 0, extent_.blocks}}),
+              [&] { start_copies(Index::var(next_), ahead - Index(groups)); });
+    }
+    b_.commit();
   }
 
   // ---- expressions ------------------------------------------------------------------------------------------------
@@ -247,19 +334,32 @@ class StageLowering {
     for (const ExprId id : n.row) row_memo_[id] = evaluate(expr(id), nullptr);
   }
 
-  void compute(const Needs& n, std::span<Step> steps) {
-    // Loads of all steps first: as many as possible in flight before the first use.
+  // The value in shared memory, where the step has it there.
+  std::optional<Handle> stored_value(ExprId id, const Step& s) {
+    b_.at(expr(id).node);
+    if (const auto kept = keep_.find(id); kept != keep_.end())
+      return b_.get(kept->second, s.slot, expr(id).dtype);
+    if (const auto ahead = ahead_.find(id); ahead != ahead_.end())
+      return b_.get(ahead->second, s.ahead, expr(id).dtype);
+    return std::nullopt;
+  }
+
+  // Loads of all steps first: as many as possible in flight before the first use. `loaded` runs after them.
+  template <class F>
+  void compute(const Needs& n, std::span<Step> steps, F&& loaded) {
     for (const bool loads : {true, false}) {
       for (Step& s : steps) {
         for (const ExprId id : n.varying) {
           if ((expr(id).kind == Expr::Kind::load || keep_.contains(id)) != loads) continue;
-          const auto kept = keep_.find(id);
-          b_.at(expr(id).node);
-          s.memo[id] =
-              kept != keep_.end() ? b_.get(kept->second, s.slot, expr(id).dtype) : evaluate(expr(id), &s);
+          const std::optional<Handle> stored = stored_value(id, s);
+          s.memo[id] = stored ? *stored : evaluate(expr(id), &s);
         }
       }
+      if (loads) loaded();
     }
+  }
+  void compute(const Needs& n, std::span<Step> steps) {
+    compute(n, steps, [] {});
   }
 
   // ---- phases --------------------------------------------------------------------------------------------------------
@@ -281,7 +381,7 @@ class StageLowering {
     for (const ExprId id : values) {
       arrays[id] = b_.array(array_name("keep", id), kept_dtype(region_, id), slots, kernel::Space::shared);
     }
-    for_each_group([&](std::vector<Step>& steps) {
+    for_each_group([&](std::vector<Step>& steps, const Index&) {
       compute(n, steps);
       for (Step& s : steps) {
         for (const ExprId id : values) {
@@ -303,10 +403,9 @@ class StageLowering {
                      region_.reductions[i].operands.end());
     }
     for (std::size_t i = 0; i < region_.roots.size(); ++i) {
-      const ExprId e = region_.roots[i].expr;
       if (!region_.roots[i].varies || region_.phase_of(region_.roots[i]) != p) continue;
       stores.push_back(static_cast<int>(i));
-      targets.push_back(e);
+      targets.push_back(region_.stored(region_.roots[i]));
     }
     if (targets.empty()) return;
     std::string title = fmt::format("phase {}:", p);
@@ -321,14 +420,18 @@ class StageLowering {
     if (!once) {
       for (const int r : reductions) partial[r] = accumulators(r, "acc");
     }
-    for_each_group([&](std::vector<Step>& steps) {
+    for_each_group([&](std::vector<Step>& steps, const Index& group) {
+      const bool ahead = p == 0 && s_.prefetch > 0;
+      if (ahead) b_.await(s_.prefetch - 1);
       // The first phase brings the domain in, with all its loads in flight. What later ones load beside it is used at once
       // and must not fill the registers.
       const std::span<Step> all(steps);
       const std::size_t chunk = p == 0 ? all.size() : static_cast<std::size_t>(s_.unroll);
       for (std::size_t i = 0; i < all.size(); i += chunk) {
         const std::span<Step> part = all.subspan(i, std::min(chunk, all.size() - i));
-        compute(n, part);
+        compute(n, part, [&] {
+          if (ahead) start_next_copies(group);
+        });
         for (const int s : stores) store(s, part);
       }
       for (const int r : reductions) {
@@ -357,10 +460,12 @@ class StageLowering {
 
   void store(int i, std::span<Step> steps) {
     const Root& root = region_.roots[static_cast<std::size_t>(i)];
+    const ExprId value = region_.stored(root);
     for (Step& s : steps) {
-      std::vector<IndexBound> bounds = row_bounds_;
+      std::vector<IndexBound> bounds = placed(root.where, &s);
+      bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
       bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
-      put(root, at(root.offset, &s), expr(root.expr).varies ? s.memo.at(root.expr) : row_memo_.at(root.expr),
+      put(root, at(root.offset, &s), expr(value).varies ? s.memo.at(value) : row_memo_.at(value),
           mask(std::move(bounds), &s));
     }
   }
@@ -386,14 +491,14 @@ class StageLowering {
   void store_rows() {
     std::vector<ExprId> targets;
     for (const Root& r : region_.roots) {
-      if (!r.varies) targets.push_back(r.expr);
+      if (!r.varies) targets.push_back(region_.stored(r));
     }
     if (targets.empty()) return;
     compute_rows(needs(targets));
     b_.when(b_.inside({{place_.thread_reduced, 0, 1}, {share_, 0, 1}}), [&] {
       const Handle valid = b_.inside(row_bounds_);
       for (const Root& r : region_.roots) {
-        if (!r.varies) put(r, at(r.offset, nullptr), row_memo_.at(r.expr), valid);
+        if (!r.varies) put(r, at(r.offset, nullptr), row_memo_.at(region_.stored(r)), valid);
       }
     });
   }
@@ -581,8 +686,11 @@ class StageLowering {
   std::vector<IndexBound> row_bounds_;
   Memo row_memo_;
   std::map<int, Handles> results_;
-  std::map<ExprId, kernel::ArrayId> keep_;  // in shared memory
-  std::vector<Step> resident_;              // all steps of the thread, where the domain stays in registers
+  std::map<ExprId, kernel::ArrayId> keep_;   // in shared memory
+  std::map<ExprId, kernel::ArrayId> ahead_;  // likewise, of what is read ahead
+  Index block_;                              // whose domains kept_ says
+  IndexVar next_;                            // the block of the next turn
+  std::vector<Step> resident_;               // all steps of the thread, where the domain stays in registers
 };
 
 }  // namespace

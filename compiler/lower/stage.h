@@ -22,7 +22,7 @@ struct KernelContext {
 // Where a stage finds itself.
 struct StagePlace {
   bool staged = false;  // one of several stages: the block goes over all domains of its team
-  Index block;          // otherwise: which domains are the block's
+  IndexVar team;        // otherwise: which domains are the block's
   Index outer;          // the team's point of the outer variables
   Index rank;           // of the block in its cluster
   int cluster = 1;      // blocks of the cluster

@@ -19,7 +19,10 @@ void each_index(Region& region, F&& f) {
   for (Reduction& r : region.reductions) {
     for (IndexBound& b : r.where) f(b.e);
   }
-  for (Root& r : region.roots) f(r.offset);
+  for (Root& r : region.roots) {
+    f(r.offset);
+    for (IndexBound& b : r.where) f(b.e);
+  }
 }
 
 // The access that touches the most elements: its strides order the variables.

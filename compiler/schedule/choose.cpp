@@ -5,7 +5,9 @@
 #include <bit>
 #include <limits>
 
+#include "compiler/fuse/access.h"
 #include "compiler/schedule/predict.h"
+#include "compiler/schedule/tile.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -17,44 +19,6 @@ int power_at_least(std::int64_t n) {
 }
 int power_at_most(std::int64_t n) {
   return n <= 1 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(n)));
-}
-
-struct Access {
-  Index offset;
-  DType dtype;
-  std::int64_t touched;  // distinct points of the index space
-};
-
-std::vector<Access> accesses(const Region& region) {
-  std::vector<Access> all;
-  const auto add = [&](const Index& e, DType t) {
-    std::vector<IndexVar> vars;
-    e.collect_vars(vars);
-    std::int64_t n = 1;
-    for (const IndexVar& v : vars) n *= v.extent;
-    all.push_back({e, t, n});
-  };
-  for (const Expr& e : region.exprs) {
-    if (e.kind == Expr::Kind::load) add(e.index, e.stored);
-  }
-  for (const Root& r : region.roots) add(r.offset, r.stored);
-  return all;
-}
-
-bool contiguous_along(const Index& e, const IndexVar& v) {
-  const Index zero(0);
-  return e - e.substitute([&](std::int32_t id) -> const Index* { return id == v.id ? &zero : nullptr; }) ==
-         Index::var(v);
-}
-
-// Bytes that are contiguous along a variable, over all accesses.
-std::int64_t contiguous_bytes(const std::vector<Access>& all, const std::vector<IndexVar>& group) {
-  if (group.empty()) return 0;
-  std::int64_t bytes = 0;
-  for (const Access& a : all) {
-    if (contiguous_along(a.offset, group.back())) bytes += a.touched * size_of(a.dtype);
-  }
-  return bytes;
 }
 
 // Elements in 16 bytes of the widest type that is contiguous along the variable.
@@ -196,9 +160,12 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
     }
     // Threads that it takes to keep a domain in registers.
     const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
-    s.threads_reduced = std::min(32, vectors * least >= wanted_threads
-                                         ? least
-                                         : power_at_most(std::min(size, wanted_threads / vectors)));
+    // A thread has its first elements in flight together; to combine with other threads takes longer than to add them.
+    constexpr int kTogether = 8;
+    s.threads_reduced =
+        std::min(32, vectors * least >= wanted_threads
+                         ? least
+                         : power_at_most(std::min(ceil_div(size, kTogether), wanted_threads / vectors)));
     s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
     s.threads_kept =
         std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
@@ -206,6 +173,50 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
     add_with_keeps(out, s, region);
   }
   return out;
+}
+
+// Whether sectors that are moved for a few of their elements take half as long again as all elements would, and a tile
+// would move them whole.
+bool wants_tile(const Region& region, const std::vector<Access>& all, const Tile& tile) {
+  double useful = 0, wasted = 0;
+  for (const Access& a : all) {
+    const auto bytes = static_cast<double>(a.bytes());
+    useful += bytes;
+    if (contiguous_along(a.offset, tile.along.var) || contiguous_along(a.offset, tile.across.var))
+      wasted += bytes * (sectors_per_element(a, region.kept) - 1);
+  }
+  return wasted > useful / 2;
+}
+
+// Tiles: rows of 256 bytes, and 4 to 8 vectors of a thread on their way; less where there are few tiles, or much to have
+// in registers or in shared memory.
+std::vector<Schedule> tile_candidates(const Region& region, const std::vector<Access>& all,
+                                      const Target& target) {
+  constexpr std::int64_t kSharedBytes = 64 << 10, kRegisters = 64;  // for what is on its way
+  constexpr int kRowBytes = 256, kLeastRowBytes = 64;
+  int widest = 1;
+  std::int64_t loads = 0;
+  for (const Access& a : all) {
+    widest = std::max(widest, size_of(a.dtype));
+    loads += a.load >= 0 ? 1 : 0;
+  }
+  Schedule s;
+  s.vector = 16;
+  s.tile = std::min(128, kRowBytes / widest);
+  std::optional<Tile> t = tile_of(region, s);
+  if (!t || !wants_tile(region, all, *t)) return {};
+  while (s.tile * widest > kLeastRowBytes &&
+         (tile_bytes(region, *t) > kSharedBytes || tile_blocks(region, *t) < target.multiprocessors)) {
+    s.tile /= 2;
+    t = tile_of(region, s);
+  }
+  s.vector = std::max(t->along.vector, t->across.vector);
+  const std::int64_t elements = t->along.size * t->across.size;
+  s.threads_kept = std::clamp(power_at_most(elements / (4 * s.vector)), 32, 256);
+  const int narrow = std::min(t->along.vector, t->across.vector);
+  s.unroll = std::min(16, power_at_most(elements / (s.threads_kept * narrow)));
+  while (s.unroll > 1 && loads * s.unroll * narrow * std::max(1, widest / 4) > kRegisters) s.unroll /= 2;
+  return {s};
 }
 
 // Those that can serve with their predicted times, and those that cannot with the reason.
@@ -286,14 +297,29 @@ const Candidate& fastest(Choice& choice, const Candidate& preferred, const Measu
 Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, const Measurements& measured) {
   const Region& region = forms.region();
   const std::vector<Access> all = accesses(region);
-  const std::int64_t along_reduced = contiguous_bytes(all, region.reduced);
-  const std::int64_t along_kept = contiguous_bytes(all, region.kept);
+  const std::int64_t along_reduced =
+      region.reduced.empty() ? 0 : contiguous_bytes(all, region.reduced.back());
+  const std::int64_t along_kept = region.kept.empty() ? 0 : contiguous_bytes(all, region.kept.back());
   const bool rows = !region.reduced.empty() && (along_reduced >= along_kept);
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  std::vector<Schedule> candidates = rows ? row_candidates(region, target, full, bounds.team)
-                                          : column_candidates(region, target, full, bounds.team);
+  const auto list = [&](const Region& form) {
+    return rows ? row_candidates(form, target, full, bounds.team)
+                : column_candidates(form, target, full, bounds.team);
+  };
+  std::vector<Schedule> candidates = list(region);
+  if (const Region* resident = forms.resident(); resident != nullptr && region.phases() == 1) {
+    // Where one phase would do, no blocks share a domain so that it stays.
+    std::vector<Schedule> staying = list(*resident);
+    std::erase_if(staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1; });
+    candidates.insert(candidates.begin(), staying.begin(), staying.end());
+  }
+  if (region.reduced.empty() && !bounds.staged) {
+    const std::vector<Schedule> tiles = tile_candidates(region, all, target);
+    candidates.insert(candidates.begin(), tiles.begin(), tiles.end());
+  }
+  if (bounds.staged) std::erase_if(candidates, [](const Schedule& s) { return s.prefetch > 0; });
   Choice choice = judge(forms, std::move(candidates), target, bounds);
   if (choice.candidates.empty()) {
     // A warp a row or a thread an output needs nothing that could run out.

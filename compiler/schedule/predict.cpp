@@ -125,12 +125,12 @@ int resident_blocks(const Region& region, const Schedule& s, const Target& targe
 double predict(const Region& region, const Schedule& s, const Target& target, const Bounds& bounds) {
   const Extent e = extent_of(region, s);
   // A unit is a block or a cluster; a stage has one for each team, that iterates over the team's domains.
-  const int cluster = bounds.stage ? bounds.team : s.cluster;
-  const std::int64_t units = bounds.stage ? region.teams() : e.blocks;
+  const int cluster = bounds.staged ? bounds.team : s.cluster;
+  const std::int64_t units = bounds.staged ? region.teams() : e.blocks;
   const std::int64_t iterations =
-      bounds.stage ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
+      bounds.staged ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
   // What other stages take of the registers is not known.
-  const int resident = bounds.stage ? 1 : resident_blocks(region, s, target);
+  const int resident = bounds.staged ? 1 : resident_blocks(region, s, target);
   const auto clusters = static_cast<std::int64_t>(target.multiprocessors * reach(cluster) / cluster);
   const std::int64_t at_once = std::max<std::int64_t>(1, clusters) * resident;
   const double share = target.dram_bytes_per_second / target.multiprocessors;

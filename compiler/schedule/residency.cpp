@@ -1,6 +1,7 @@
 // What of a domain is kept between phases, and the form of a region that profits from it.
 #include <algorithm>
 
+#include "compiler/schedule/resident.h"
 #include "compiler/schedule/schedule.h"
 
 namespace bz::compiler {
@@ -13,7 +14,7 @@ std::vector<ExprId> targets(const Region& region, int phase) {
     if (r.phase == phase) ids.insert(ids.end(), r.operands.begin(), r.operands.end());
   }
   for (const Root& r : region.roots) {
-    if (r.varies && region.phase_of(r) == phase) ids.push_back(r.expr);
+    if (r.varies && region.phase_of(r) == phase) ids.push_back(region.stored(r));
   }
   return ids;
 }
@@ -54,6 +55,33 @@ std::vector<ExprId> kept_values(const Region& region) {
   std::vector<ExprId>& less = bytes(top) < bytes(loads) ? top : loads;
   std::reverse(less.begin(), less.end());
   return less;
+}
+
+std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s) {
+  const std::vector<IndexVar>& along = s.lanes_reduced ? region.reduced : region.kept;
+  if (along.empty()) return {};
+  const Index lane = Index::var(along.back()), zero(0);
+  std::vector<bool> wanted(region.exprs.size(), false);
+  for (const ExprId t : targets(region, 0)) wanted[static_cast<std::size_t>(t)] = true;
+  std::vector<ExprId> loads;
+  for (ExprId id = static_cast<ExprId>(region.exprs.size()); id-- > 0;) {
+    const Expr& e = region.exprs[static_cast<std::size_t>(id)];
+    if (!wanted[static_cast<std::size_t>(id)] || !e.varies) continue;
+    for (const ExprId o : e.operands) wanted[static_cast<std::size_t>(o)] = true;
+    if (e.kind != Expr::Kind::load || e.table >= 0 || !e.where.empty()) continue;
+    const Index rest = e.index.substitute(
+        [&](std::int32_t v) -> const Index* { return v == along.back().id ? &zero : nullptr; });
+    const bool own = std::any_of(region.kept.begin(), region.kept.end(),
+                                 [&](const IndexVar& v) { return e.index.uses(v.id); });
+    if (own && e.index - rest == lane) loads.push_back(id);
+  }
+  std::reverse(loads.begin(), loads.end());
+  return loads;
+}
+
+std::int64_t vectors_ahead(const Region& region, const Schedule& s) {
+  return s.keep == Keep::registers ? extent_of(region, s).vectors
+                                   : static_cast<std::int64_t>(s.prefetch) * s.unroll;
 }
 
 // Leaves out what no root needs, and puts operands first, what is left in the order it had otherwise.
@@ -161,8 +189,7 @@ int live_registers(const Region& region) {
   return most;
 }
 
-std::optional<Region> resident_form(const Region& region) {
-  Region r = region;
+bool max_sumexp_as_sums(Region& r) {
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
   const auto is_map = [&](ExprId id, ScalarOp op) {
     return at(id).kind == Expr::Kind::map && at(id).op == op;
@@ -189,8 +216,9 @@ std::optional<Region> resident_form(const Region& region) {
            is_component(difference.operands[1], reduction, 0);
   };
   bool changed = false;
-  for (int k = 0; k < static_cast<int>(region.reductions.size()); ++k) {
-    const Reduction& state = region.reductions[static_cast<std::size_t>(k)];
+  const int reductions = static_cast<int>(r.reductions.size());
+  for (int k = 0; k < reductions; ++k) {
+    const Reduction state = r.reductions[static_cast<std::size_t>(k)];
     if (state.monoid != Monoid::max_sumexp || state.merge || !state.where.empty()) continue;
     ExprId exponential = -1, own_exponential = -1;  // exp(x - m), exp(x - q)
     std::vector<std::pair<ExprId, int>> sums;       // where a sum is needed, and its component
@@ -245,17 +273,23 @@ std::optional<Region> resident_form(const Region& region) {
     r.reductions[static_cast<std::size_t>(k)].operands.resize(1);
     changed = true;
   }
-  if (!changed) return std::nullopt;
+  return changed;
+}
+
+std::optional<Region> resident_form(const Region& region) {
+  Region r = region;
+  const bool max_sumexp = max_sumexp_as_sums(r), moments = moments_as_sums(r);
+  if (!max_sumexp && !moments) return std::nullopt;
   put_in_order(r);
   // Phases anew: operands come first, so one sweep does.
-  for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
-    Expr& e = at(id);
+  const auto phase = [&](ExprId id) { return r.exprs[static_cast<std::size_t>(id)].phase; };
+  for (Expr& e : r.exprs) {
     e.phase = 0;
-    for (const ExprId o : e.operands) e.phase = std::max(e.phase, at(o).phase);
+    for (const ExprId o : e.operands) e.phase = std::max(e.phase, phase(o));
     if (e.kind != Expr::Kind::reduce) continue;
     Reduction& reduction = r.reductions[static_cast<std::size_t>(e.reduction)];
     reduction.phase = 0;
-    for (const ExprId o : reduction.operands) reduction.phase = std::max(reduction.phase, at(o).phase);
+    for (const ExprId o : reduction.operands) reduction.phase = std::max(reduction.phase, phase(o));
     e.phase = reduction.phase + 1;
   }
   return r;

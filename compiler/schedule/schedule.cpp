@@ -7,6 +7,8 @@
 #include <charconv>
 #include <set>
 
+#include "compiler/fuse/access.h"
+#include "compiler/schedule/tile.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -62,9 +64,11 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
+                     s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
+                     s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
                      kKeepNames[static_cast<int>(s.keep)]);
 }
 
@@ -92,6 +96,10 @@ Schedule parse_schedule(std::string_view text) {
       s.unroll = parse_number(key, value, kMostUnroll);
     } else if (key == "cluster") {
       s.cluster = parse_number(key, value, 16);
+    } else if (key == "prefetch") {
+      s.prefetch = parse_number(key, value, 16);
+    } else if (key == "tile") {
+      s.tile = parse_number(key, value, 128);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {
@@ -99,8 +107,11 @@ Schedule parse_schedule(std::string_view text) {
       }
       s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
     } else {
-      throw Error(fmt::format(
-          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, keep", key));
+      throw Error(
+          fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, "
+                      "prefetch, tile, "
+                      "keep",
+                      key));
     }
   }
   return s;
@@ -113,10 +124,7 @@ static Index domain_start(const Region& region) {
   std::int64_t most = -1;
   const auto consider = [&](const Index& e) {
     const Index zero(0);
-    const IndexVar& inner = region.reduced.back();
-    Index along =
-        e.substitute([&](std::int32_t id) -> const Index* { return id == inner.id ? &zero : nullptr; });
-    if (!(e - along == Index::var(inner))) return;
+    if (!contiguous_along(e, region.reduced.back())) return;
     const std::int64_t reach = e.hi() - e.lo();
     if (reach > most) {
       most = reach;
@@ -145,6 +153,10 @@ Index aligned_start(const Region& region, const Schedule& s) {
 
 Extent extent_of(const Region& region, const Schedule& s) {
   Extent e;
+  if (s.tile > 1) {
+    e.blocks = tile_blocks(region, *tile_of(region, s));
+    return e;
+  }
   const std::int64_t size = region.domain_size();
   e.rows_per_block = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   e.blocks = ceil_div(region.domains(), e.rows_per_block);
@@ -154,6 +166,8 @@ Extent extent_of(const Region& region, const Schedule& s) {
   const std::int64_t reach = size + (e.shifted ? vector - 1 : 0);
   e.vectors = ceil_div(reach, e.per_group / s.unroll);
   e.groups = ceil_div(reach, e.per_group);
+  // Each group has its place among those read ahead.
+  if (s.prefetch > 1) e.groups = ceil_div(e.groups, s.prefetch) * s.prefetch;
   e.first_full = e.shifted ? 1 : 0;
   e.end_full = std::max(e.first_full, size / e.per_group);
   return e;
@@ -161,10 +175,44 @@ Extent extent_of(const Region& region, const Schedule& s) {
 
 std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   std::int64_t bytes = partial_bytes(region, s);
+  if (s.prefetch > 0) {
+    const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
+    for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
+  }
   if (s.keep != Keep::shared) return bytes;
   const std::int64_t elements = elements_per_thread(s, extent_of(region, s)) * threads_of(s);
   for (const ExprId id : kept_values(region)) bytes += elements * size_of(kept_dtype(region, id));
   return bytes;
+}
+
+// Why there can be no copies ahead.
+static std::optional<std::string> refuse_prefetch(const Region& region, const Schedule& s,
+                                                  const Target& target) {
+  constexpr int kCopies = 80;  // the compute capability that brought asynchronous copies
+  if (target.sm < kCopies) return fmt::format("{} has no asynchronous copies", target.name);
+  if (s.tile > 1) return "a tile is not read ahead";
+  if (s.keep == Keep::shared) return "nothing is read ahead of a domain that is kept in shared memory";
+  if (loads_ahead(region, s).empty()) return "no domain has a load of its own to read ahead";
+  if (s.keep == Keep::registers) {
+    if (s.prefetch > 1) return "where a domain is kept, no more than one is read ahead";
+    return std::nullopt;
+  }
+  if (region.phases() > 1) return "a domain that is read by each phase is not read ahead";
+  return std::nullopt;
+}
+
+static std::optional<std::string> refuse_tile(const Region& region, const Schedule& s, const Target& target) {
+  if (!region.reduced.empty()) return "a tile, and something is reduced";
+  if (threads_of(s) % 32 != 0)
+    return fmt::format("{} threads that share a tile do not fill warps of 32", threads_of(s));
+  const std::optional<Tile> tile = tile_of(region, s);
+  if (!tile) return "a tile, and nothing is contiguous along a second kept variable";
+  const std::int64_t bytes = tile_bytes(region, *tile);
+  if (bytes > target.max_shared_bytes) {
+    return fmt::format("{} bytes of shared memory for a tile, a block may have {}", bytes,
+                       target.max_shared_bytes);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
@@ -183,7 +231,10 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     return fmt::format("{} blocks that share a domain, each needs as many threads that do and has {}",
                        s.cluster, s.threads_reduced);
   }
-  if (!s.lanes_reduced && s.vector > 1) {
+  if (s.tile > 1) {
+    if (auto why = refuse_tile(region, s, target)) return why;
+  }
+  if (!s.lanes_reduced && s.vector > 1 && s.tile == 1) {
     if (region.kept.empty()) return "no kept variable to run lanes along";
     const std::int64_t inner = region.kept.back().extent;
     if (region.kept.size() > 1 && inner % s.vector != 0) {
@@ -202,6 +253,13 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes,
                        target.max_shared_bytes);
+  }
+  if (s.prefetch > 0) {
+    if (std::optional<std::string> why = refuse_prefetch(region, s, target)) return why;
+    if (const std::int64_t all = shared_bytes(region, s); all > target.max_shared_bytes) {
+      return fmt::format("{} bytes of shared memory to read ahead, a block may have {}", all,
+                         target.max_shared_bytes);
+    }
   }
   if (s.keep == Keep::nothing) return std::nullopt;
   if (region.phases() == 1) return "there is one phase, nothing to keep";
@@ -245,7 +303,11 @@ std::int64_t registers_of(const Region& region, const Schedule& s) {
 int blocks_together(const Region& region, const Schedule& s, const Target& target) {
   if (s.keep != Keep::registers) return 1;
   const int threads = threads_of(s);
-  const std::int64_t blocks = target.registers_per_multiprocessor / (threads * registers_of(region, s));
+  std::int64_t blocks = target.registers_per_multiprocessor / (threads * registers_of(region, s));
+  if (s.prefetch > 0) {
+    constexpr int kReserved = 1024;  // shared memory of a block that the system has
+    blocks = std::min(blocks, (target.max_shared_bytes + kReserved) / (shared_bytes(region, s) + kReserved));
+  }
   const int most = std::min(target.blocks_per_multiprocessor, target.threads_per_multiprocessor / threads);
   return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, std::max(1, most)));
 }

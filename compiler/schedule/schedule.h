@@ -7,14 +7,20 @@
 // threads share a domain and combine what they reduce by shuffles and, beyond a warp, through shared memory. `unroll` is
 // the number of vectors a thread handles between two combinations of its own partial results. `cluster` blocks together,
 // each with `reduced` threads, share a domain and combine through cluster shared memory. `keep` says where the data of a
-// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again).
+// domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). `prefetch` makes blocks
+// stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
+// so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next.
+// With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
+// shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
 //
 //   one thread an output       lanes=kept,reduced=1
 //   warp a row                 lanes=reduced,reduced=32
 //   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
+//   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
+//   transposed                 lanes=kept,vector=4,kept=256,unroll=4,tile=64
 #pragma once
 
 #include <functional>
@@ -42,7 +48,9 @@ struct Schedule {
   int threads_kept = 1;  // powers of two; kept * reduced at most 1024
   int threads_reduced = 1;
   int unroll = 1;
-  int cluster = 1;  // power of two, at most 16
+  int cluster = 1;   // power of two, at most 16
+  int prefetch = 0;  // 0 or a power of two, at most 16
+  int tile = 1;      // power of two, at most 128
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -77,6 +85,10 @@ Extent extent_of(const Region& region, const Schedule& s);
 // What is kept in shared memory between phases: the values loaded, or what is computed from them where that is less.
 std::vector<ExprId> kept_values(const Region& region);
 DType kept_dtype(const Region& region, ExprId e);
+// Loads of the first phase that every domain has of its own, contiguous along the lanes: what can be copied ahead.
+std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s);
+// Vectors of a thread for which there is room in shared memory.
+std::int64_t vectors_ahead(const Region& region, const Schedule& s);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
 // needs again: the most over all phases.
 int live_registers(const Region& region);
@@ -87,9 +99,9 @@ std::int64_t registers_of(const Region& region, const Schedule& s);
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and a sum. Where a domain
-// stays in registers another phase costs an exchange between threads, while the one-pass form computes every
-// exponential twice. nullopt when there is none.
+// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and a sum, and each moments
+// to three sums (resident.h). Where a domain stays in registers another phase costs an exchange between threads, while the
+// one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
 
 // A region in the form that each schedule wants.
@@ -97,6 +109,7 @@ class Forms {
  public:
   explicit Forms(const Region& region) : region_(region), resident_(resident_form(region)) {}
   const Region& region() const { return region_; }
+  const Region* resident() const { return resident_ ? &*resident_ : nullptr; }
   const Region& of(const Schedule& s) const {
     return s.keep == Keep::registers && resident_ ? *resident_ : region_;
   }
@@ -106,7 +119,7 @@ class Forms {
   std::optional<Region> resident_;
 };
 
-// Shared memory of a block: for the exchange of partial results, and for what is kept.
+// Shared memory of a block: for the exchange of partial results, for what is kept and what is copied ahead.
 std::int64_t shared_bytes(const Region& region, const Schedule& s);
 
 // Why the schedule cannot serve the region on the target; nullopt when it can.
@@ -137,7 +150,7 @@ struct Choice {
 struct Bounds {
   int team = 1;             // blocks
   int threads = 0;          // of a block; 0: any number
-  bool stage = false;       // of several
+  bool staged = false;      // one of several stages
   std::set<NodeId> cached;  // sources that earlier stages have left in L2
 };
 // The schedule for a region: of those measured the fastest. Else the candidate that is predicted to take the least time; the first of those that take about the

@@ -48,7 +48,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   left.max_cluster = group.cluster;
   // The threads that the stage with the most wants, unless one is forced.
   constexpr int kLeastThreads = 128;
-  Bounds bounds{.team = group.cluster, .stage = true};
+  Bounds bounds{.team = group.cluster, .staged = true};
   int threads = kLeastThreads;
   for (const Region& region : group.stages) {
     if (const std::optional<Schedule> s = forced(region.name)) {
@@ -72,6 +72,16 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
       throw Error(fmt::format(
           "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
           group.name, to_string(*s), region.name, s->cluster, group.cluster));
+    }
+    if (s && s->prefetch > 0) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: a stage of several does not read ahead",
+                      group.name, to_string(*s), region.name));
+    }
+    if (s && s->tile > 1) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: a tile, and the kernel has several stages",
+                      group.name, to_string(*s), region.name));
     }
     choices.push_back(s ? force(region, left, bounds, *s) : choose_form(region, left, bounds, times(region)));
     left.max_shared_bytes -= static_cast<int>(shared_bytes(region, choices.back().schedule));

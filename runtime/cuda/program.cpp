@@ -1,5 +1,6 @@
 #include "runtime/cuda/program.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/arguments.h"
@@ -76,7 +77,7 @@ CudaProgram::CudaProgram(const Plan& plan, const Target& target, std::shared_ptr
   if (!launches_anything(plan_)) return;
   check_fits(target);
   const Context::Current current(*context_);
-  load_module();
+  load_module(target);
   plan_.ptx.clear();
   if (context_->pool() == nullptr && temporary_bytes_ > 0) {
     const Driver& driver = context_->driver();
@@ -141,7 +142,7 @@ void CudaProgram::check_fits(const Target& target) const {
   }
 }
 
-void CudaProgram::load_module() {
+void CudaProgram::load_module(const Target& target) {
   const Driver& driver = context_->driver();
   std::string info(kLogBytes, '\0'), errors(kLogBytes, '\0');
   std::array options = {JitOption::info_log, JitOption::info_log_bytes, JitOption::error_log,
@@ -165,13 +166,30 @@ void CudaProgram::load_module() {
       context_->expect(driver.cuFuncSetAttribute(kernel.function, kFunctionMaxDynamicShared, k.shared_bytes),
                        fmt::format("reserving the shared memory of {}", kernel.launch));
     }
-    if (k.cluster > 1) check_clusters_fit(kernel);
+    std::int64_t grid = k.grid;
+    if (k.cluster > 1 || k.persistent) {
+      const std::int64_t resident = resident_blocks(kernel, target);
+      if (k.persistent) grid = std::min(grid, resident);
+    }
+    kernel.grid = static_cast<unsigned>(grid);
     kernels_.push_back(std::move(kernel));
   }
 }
 
+// Blocks of the kernel that the device runs at once.
+std::int64_t CudaProgram::resident_blocks(const Kernel& kernel, const Target& target) const {
+  const PlanKernel& k = *kernel.plan;
+  if (k.cluster > 1) return resident_clusters(kernel) * k.cluster;
+  int blocks = 0;
+  context_->expect(
+      context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+          &blocks, kernel.function, k.block, static_cast<std::size_t>(k.shared_bytes)),
+      fmt::format("asking how many blocks of {} fit on a multiprocessor", kernel.launch));
+  return std::max<std::int64_t>(1, blocks) * target.multiprocessors;
+}
+
 // The size of its clusters is in the kernel's code; whether the device has room for one, only the driver knows.
-void CudaProgram::check_clusters_fit(const Kernel& kernel) const {
+std::int64_t CudaProgram::resident_clusters(const Kernel& kernel) const {
   const Driver& driver = context_->driver();
   const PlanKernel& k = *kernel.plan;
   if (k.cluster > kPortableCluster) {
@@ -193,6 +211,7 @@ void CudaProgram::check_clusters_fit(const Kernel& kernel) const {
     throw DeviceError(
         fmt::format("{}: not one cluster of {} blocks fits on the device", kernel.launch, k.cluster));
   }
+  return clusters;
 }
 
 Stream CudaProgram::stream_of(StreamHandle stream) const {
@@ -233,7 +252,7 @@ void CudaProgram::launch(DevicePtr temporaries, std::span<void* const> arguments
       parameters[i] = &addresses[i];
     }
     const Result result = context_->driver().cuLaunchKernel(
-        k.function, static_cast<unsigned>(k.plan->grid), 1, 1, static_cast<unsigned>(k.plan->block), 1, 1,
+        k.function, k.grid, 1, 1, static_cast<unsigned>(k.plan->block), 1, 1,
         static_cast<unsigned>(k.plan->shared_bytes), stream, parameters.data(), nullptr);
     if (result != kSuccess) context_->expect(result, fmt::format("the launch of {}", k.launch));
     context_->note_launch(k.launch);

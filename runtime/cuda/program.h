@@ -31,14 +31,16 @@ class CudaProgram final : public Program {
     const PlanKernel* plan = nullptr;
     FunctionHandle function = nullptr;
     std::vector<Parameter> parameters;
+    unsigned grid = 0;  // blocks to launch
     // "kernel 'k' of program 'p' with 8 blocks of 256 threads and 1024 bytes of shared memory"
     std::string launch;
   };
   class Temporaries;
 
   void check_fits(const Target& target) const;
-  void load_module();
-  void check_clusters_fit(const Kernel& kernel) const;
+  void load_module(const Target& target);
+  std::int64_t resident_blocks(const Kernel& kernel, const Target& target) const;
+  std::int64_t resident_clusters(const Kernel& kernel) const;
   void lay_out_parameters();
   Stream stream_of(StreamHandle stream) const;
   void launch(DevicePtr temporaries, std::span<void* const> arguments, Stream stream) const;

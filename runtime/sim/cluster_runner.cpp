@@ -43,8 +43,9 @@ void ClusterRunner::prepare(const Launch& launch) {
     shared_.push_back({begin + rank * shared_stride(k), k.shared_bytes, true, "shared memory",
                        launch.check_memory ? &shadows_[rank] : nullptr});
   }
-  if (!k.synchronizes) return;
   const int threads = k.block * k.cluster;
+  copies_.resize(std::max(copies_.size(), static_cast<std::size_t>(threads)));
+  if (!k.synchronizes) return;
   stacks_.reserve(threads);
   if (threads_.size() < static_cast<std::size_t>(threads)) threads_.resize(static_cast<std::size_t>(threads));
 }
@@ -63,11 +64,13 @@ std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster) {
   block_clocks_.assign(shared_.size(), 0);
   remote_ = {};
   ready_.clear();
+  for (Copies& c : copies_) c.started.clear(), c.batches.clear();
   if (launch.kernel->synchronizes) {
     run_side_by_side();
   } else {
     run_one_by_one();
   }
+  report_pending_copies();
   current_ = nullptr;
   return std::move(fault_);
 }
@@ -216,22 +219,70 @@ std::uint32_t ClusterRunner::shuffle_xor(std::uint32_t value, std::uint32_t mask
   return t.result;
 }
 
-void* ClusterRunner::access(void* address, std::int32_t number) noexcept {
+bool ClusterRunner::allowed(const std::byte* at, std::int64_t bytes, std::int32_t number) {
   const Site& site = site_of(number);
-  const auto* at = static_cast<std::byte*>(address);
   const Region* meant = region_of(at, site);
-  if (meant != nullptr && meant->contains(at, site.bytes) && (meant->writable || !site.store) &&
+  if (meant != nullptr && meant->contains(at, bytes) && (meant->writable || !site.store) &&
       reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(site.alignment) == 0) {
-    if (meant->shadow != nullptr) note(*meant, at, number);
+    if (meant->shadow != nullptr) note(*meant, at, bytes, number);
     if (site.argument == kClusterMemory && meant != &shared_[static_cast<std::size_t>(rank_)])
       remote_ = {thread_, number, meant, at, clock_};
-    return address;
+    return true;
   }
   report_access(at, number, meant);
+  return false;
+}
+
+void* ClusterRunner::access(void* address, std::int32_t number) noexcept {
+  if (allowed(static_cast<std::byte*>(address), site_of(number).bytes, number)) return address;
   if (scratch_storage_.empty()) scratch_storage_.resize(kScratchBytes + kScratchAlignment);
   std::byte* scratch = align_up(scratch_storage_.data(), kScratchAlignment);
   std::memset(scratch, 0xff, kScratchBytes);
   return scratch;
+}
+
+void ClusterRunner::copy(void* to, const void* from, std::int32_t bytes, std::int32_t valid,
+                         std::int32_t site) noexcept {
+  const Copy c{static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, valid, site};
+  if (launch_->check_memory) {
+    if (valid > 0 && !allowed(c.from, valid, site)) return;
+    if (!allowed(c.to, bytes, site + 1)) return;
+    const Region& own = shared_[static_cast<std::size_t>(rank_)];
+    own.shadow->forget_written(c.to - own.begin, bytes);
+  }
+  if (launch_->nan_memory) std::memset(to, 0xff, static_cast<std::size_t>(bytes));
+  copies_[static_cast<std::size_t>(thread_)].started.push_back(c);
+}
+
+void ClusterRunner::commit_copies() noexcept {
+  Copies& c = copies_[static_cast<std::size_t>(thread_)];
+  c.batches.push_back(c.started.size());
+}
+
+void ClusterRunner::await_copies(std::int32_t pending) noexcept {
+  Copies& c = copies_[static_cast<std::size_t>(thread_)];
+  const auto landed = static_cast<std::ptrdiff_t>(c.batches.size()) - pending;
+  if (landed <= 0) return;
+  const auto end = static_cast<std::ptrdiff_t>(c.batches[static_cast<std::size_t>(landed) - 1]);
+  std::for_each(c.started.begin(), c.started.begin() + end, [&](const Copy& copy) { land(copy); });
+  c.started.erase(c.started.begin(), c.started.begin() + end);
+  c.batches.erase(c.batches.begin(), c.batches.begin() + landed);
+  for (std::size_t& batch : c.batches) batch -= static_cast<std::size_t>(end);
+}
+
+void ClusterRunner::land(const Copy& c) {
+  if (launch_->check_memory) allowed(c.to, c.bytes, c.site + 1);
+  std::memcpy(c.to, c.from, static_cast<std::size_t>(c.valid));
+  std::memset(c.to + c.valid, 0, static_cast<std::size_t>(c.bytes - c.valid));
+}
+
+// A block's shared memory is another's when it finishes.
+void ClusterRunner::report_pending_copies() {
+  for (int t = 0; t < cluster_threads(); ++t) {
+    const Copies& c = copies_[static_cast<std::size_t>(t)];
+    if (c.started.empty()) continue;
+    return fault(t, "a copy that its thread never awaits", {c.started.front().site});
+  }
 }
 
 // The region an access belongs to, as far as that is known, else null.
@@ -252,7 +303,8 @@ const Region* ClusterRunner::region_of(const std::byte* address, const Site& sit
   return read_only;
 }
 
-void ClusterRunner::note(const Region& region, const std::byte* address, std::int32_t number) {
+void ClusterRunner::note(const Region& region, const std::byte* address, std::int64_t bytes,
+                         std::int32_t number) {
   const Site& site = site_of(number);
   Moment now;
   now.event.block = static_cast<std::uint32_t>(block());
@@ -265,8 +317,8 @@ void ClusterRunner::note(const Region& region, const std::byte* address, std::in
   now.cluster_end = static_cast<std::uint32_t>(first_block_ + launch_->kernel->cluster);
   const std::int64_t offset = address - region.begin;
   try {
-    const Finding finding = site.store ? region.shadow->store(offset, site.bytes, now)
-                                       : region.shadow->load(offset, site.bytes, now, region.stored);
+    const Finding finding = site.store ? region.shadow->store(offset, bytes, now)
+                                       : region.shadow->load(offset, bytes, now, region.stored);
     if (finding.kind != Finding::Kind::nothing) report_finding(finding, region, address, number);
   } catch (const std::bad_alloc&) {  // must not reach compiled code
     fault(thread_, "there is no memory left to remember accesses; SimOptions::check_memory turns that off",

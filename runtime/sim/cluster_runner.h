@@ -39,6 +39,11 @@ class ClusterRunner {
   std::int32_t block() const noexcept { return first_block_ + rank_; }
   std::byte* shared() const noexcept { return shared_[static_cast<std::size_t>(rank_)].begin; }
   void* cluster_shared(void* address, std::int32_t rank) noexcept;
+  std::int32_t blocks() const noexcept { return static_cast<std::int32_t>(launch_->blocks); }
+  // Copies land when they are awaited, as late as they may; what they will overwrite is gone at once.
+  void copy(void* to, const void* from, std::int32_t bytes, std::int32_t valid, std::int32_t site) noexcept;
+  void commit_copies() noexcept;
+  void await_copies(std::int32_t pending) noexcept;
   void barrier(std::int32_t site) noexcept;
   void cluster_barrier(std::int32_t site) noexcept;
   std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask, std::int32_t site) noexcept;
@@ -52,6 +57,17 @@ class ClusterRunner {
     State state = State::ready;
     std::int32_t site = 0;                          // where it waits
     std::uint32_t value = 0, mask = 0, result = 0;  // of the shuffle it takes part in
+  };
+
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::int32_t bytes, valid, site;
+  };
+  // Of a thread, those that have not landed.
+  struct Copies {
+    std::vector<Copy> started;
+    std::vector<std::size_t> batches;  // the end of each among `started`
   };
 
   static void fiber_main(boost::context::detail::transfer_t from) noexcept;
@@ -71,7 +87,11 @@ class ClusterRunner {
   void drop_fibers();
 
   const Region* region_of(const std::byte* address, const Site& site) const;
-  void note(const Region& region, const std::byte* address, std::int32_t site);
+  // Whether the site may access so many bytes; notes the access or reports it.
+  bool allowed(const std::byte* address, std::int64_t bytes, std::int32_t site);
+  void note(const Region& region, const std::byte* address, std::int64_t bytes, std::int32_t site);
+  void land(const Copy& copy);
+  void report_pending_copies();
 
   // ---- reports.cpp ----
   // Keeps what was found as the cluster's fault, unless it has one: "kernel 'k', block 0, thread 1: " and `what`, then
@@ -105,6 +125,7 @@ class ClusterRunner {
   } remote_;
 
   std::vector<Thread> threads_;
+  std::vector<Copies> copies_;   // by thread
   std::vector<int> ready_;       // taken from the back
   std::vector<int> arrived_;     // lanes at the shuffle, by warp
   std::vector<int> at_barrier_;  // threads, by block

@@ -24,6 +24,8 @@ using sim::WorkerPool;
 // Cores beyond these bring little: each worker has a thousand stacks of its own.
 constexpr int kMaxDefaultWorkers = 16;
 constexpr std::size_t kAlignment = 256;
+// That share the work of a persistent kernel: few, so that each takes several turns.
+constexpr std::int64_t kResidentClusters = 3;
 
 struct FreeMemory {
   void operator()(std::byte* p) const { std::free(p); }
@@ -91,7 +93,9 @@ class SimProgram final : public Program {
   Launch make_launch(std::size_t index, const std::vector<void*>& addresses) const {
     const PlanKernel& k = plan_.kernels[index];
     const sim::Instrumentation& calls = module_.instrumentation();
+    const std::int64_t resident = kResidentClusters * k.cluster;
     Launch launch{.kernel = &k,
+                  .blocks = k.persistent ? std::min(k.grid, resident) : k.grid,
                   .entry = module_.entry(index),
                   .sites = calls.sites,
                   .shared_granule = calls.shared_granule,

@@ -38,6 +38,7 @@ class Instrumenter {
           std::pair{simt::kShuffleXor, kSimShuffleXor}}) {
       bind(primitive, bound);
     }
+    bind_copies();
     if (check_memory) {
       for (llvm::Function& f : module_) note_accesses(f);
       for (const auto& [access, number] : accesses_) check(*access, number);
@@ -59,8 +60,29 @@ class Instrumenter {
     return n == nullptr ? 0 : static_cast<int>(n->getZExtValue());
   }
 
+  // Copies call the simulator with the number of the load's site, which the store's follows.
+  void bind_copies() {
+    bind(simt::kCopy, kSimCopy, [&](const llvm::CallInst& call) {
+      const auto* bytes = llvm::cast<llvm::ConstantInt>(call.getArgOperand(2));
+      Site load{.bytes = static_cast<std::int64_t>(bytes->getZExtValue()), .line = line_of(call)};
+      load.alignment = load.bytes;
+      Site store = load;
+      store.store = true;
+      load.argument = argument_of(*call.getArgOperand(1), stored_by(*call.getFunction()) != nullptr);
+      store.argument = kSharedMemory;
+      out_.shared_granule = std::min(out_.shared_granule, granule(store.bytes));
+      const int first = number(load);
+      number(store);
+      return first;
+    });
+  }
+
   // Calls of `primitive` call `bound` with their number.
   void bind(std::string_view primitive, std::string_view bound) {
+    bind(primitive, bound, [&](const llvm::CallInst& call) { return number({.line = line_of(call)}); });
+  }
+  template <class F>
+  void bind(std::string_view primitive, std::string_view bound, F&& number_of) {
     llvm::Function* f = module_.getFunction(ref(primitive));
     if (f == nullptr) return;
     std::vector<llvm::Type*> types(f->getFunctionType()->params().begin(),
@@ -75,7 +97,7 @@ class Instrumenter {
       auto* call = llvm::cast<llvm::CallInst>(f->user_back());
       b_.SetInsertPoint(call);
       std::vector<llvm::Value*> arguments(call->arg_begin(), call->arg_end());
-      arguments.push_back(b_.getInt32(static_cast<std::uint32_t>(number({.line = line_of(*call)}))));
+      arguments.push_back(b_.getInt32(static_cast<std::uint32_t>(number_of(*call))));
       call->replaceAllUsesWith(b_.CreateCall(to, arguments));
       call->eraseFromParent();
     }
@@ -113,8 +135,11 @@ class Instrumenter {
   static int argument_of(const llvm::Instruction& access, unsigned space, bool in_kernel) {
     if (space == kSharedSpace) return kSharedMemory;
     if (space == kClusterSpace) return kClusterMemory;
-    const auto* argument = llvm::dyn_cast<llvm::Argument>(
-        llvm::getUnderlyingObject(llvm::getLoadStorePointerOperand(&access), /*MaxLookup=*/0));
+    return argument_of(*llvm::getLoadStorePointerOperand(&access), in_kernel);
+  }
+  static int argument_of(const llvm::Value& pointer, bool in_kernel) {
+    const auto* argument =
+        llvm::dyn_cast<llvm::Argument>(llvm::getUnderlyingObject(&pointer, /*MaxLookup=*/0));
     return argument != nullptr && in_kernel ? static_cast<int>(argument->getArgNo()) : -1;
   }
 

@@ -9,7 +9,7 @@
 //            %d = addrspacecast ptr %c to ptr addrspace(1)
 //            %v = load float, ptr addrspace(1) %d, align 4
 //
-// Barriers and shuffles become calls with one argument more: call void @bz.sim.barrier(i32 8). The number is that of a
+// Barriers, shuffles and copies become calls with one argument more: call void @bz.sim.barrier(i32 8). The number is that of a
 // Site. Loads that no store of the launch can meet call @bz.sim.read, which the optimiser may merge, move and remove.
 #pragma once
 

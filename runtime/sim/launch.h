@@ -16,7 +16,8 @@ namespace bz::sim {
 // A kernel as compiled code: loads the kernel's arguments from `arguments` and runs one thread of it.
 using Entry = void (*)(void* const* arguments);
 
-// A place in a module where compiled code calls the simulator: an access to memory, a barrier or a shuffle.
+// A place in a module where compiled code calls the simulator: an access to memory, a barrier or a shuffle. An
+// asynchronous copy has two, of the load and then of the store.
 struct Site {
   std::int64_t bytes = 0;  // of an access, as what follows
   std::int64_t alignment = 1;
@@ -45,6 +46,7 @@ struct Region {
 
 struct Launch {
   const PlanKernel* kernel = nullptr;
+  std::int64_t blocks = 1;  // that are launched
   Entry entry = nullptr;
   std::vector<void*> arguments;  // one for each kernel argument
   std::vector<Region> regions;   // of the arguments, in the same order; empty when memory is not checked

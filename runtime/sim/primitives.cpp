@@ -22,6 +22,12 @@ void cluster_barrier(std::int32_t site) noexcept { runner().cluster_barrier(site
 std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask, std::int32_t site) noexcept {
   return runner().shuffle_xor(value, mask, site);
 }
+std::int32_t blocks() noexcept { return runner().blocks(); }
+void copy(void* to, const void* from, std::int32_t bytes, std::int32_t valid, std::int32_t site) noexcept {
+  runner().copy(to, from, bytes, valid, site);
+}
+void copy_commit() noexcept { runner().commit_copies(); }
+void copy_await(std::int32_t pending) noexcept { runner().await_copies(pending); }
 void* access(void* address, std::int32_t site) noexcept { return runner().access(address, site); }
 
 // Hosts without F16C convert through these; no x86 rounds f64 to half in one instruction.
@@ -40,11 +46,15 @@ std::span<const HostFunction> host_functions() {
   static const std::array functions = {
       HostFunction{simt::kThread, address_of(&thread)},
       HostFunction{simt::kBlock, address_of(&block)},
+      HostFunction{simt::kBlocks, address_of(&blocks)},
       HostFunction{simt::kShared, address_of(&shared)},
       HostFunction{simt::kClusterShared, address_of(&cluster_shared)},
       HostFunction{kSimBarrier, address_of(&barrier)},
       HostFunction{kSimClusterBarrier, address_of(&cluster_barrier)},
       HostFunction{kSimShuffleXor, address_of(&shuffle_xor)},
+      HostFunction{kSimCopy, address_of(&copy)},
+      HostFunction{simt::kCopyCommit, address_of(&copy_commit)},
+      HostFunction{simt::kCopyAwait, address_of(&copy_await)},
       HostFunction{kSimAccess, address_of(&access)},
       HostFunction{kSimRead, address_of(&access)},
       HostFunction{"__extendhfsf2", address_of(&half_to_float)},

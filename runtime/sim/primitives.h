@@ -12,6 +12,7 @@ inline constexpr std::string_view kSimRead = "bz.sim.read";      // the same
 inline constexpr std::string_view kSimBarrier = "bz.sim.barrier";
 inline constexpr std::string_view kSimClusterBarrier = "bz.sim.cluster.barrier";
 inline constexpr std::string_view kSimShuffleXor = "bz.sim.shfl.xor";
+inline constexpr std::string_view kSimCopy = "bz.sim.copy";
 
 struct HostFunction {
   std::string_view name;

@@ -110,6 +110,13 @@ Finding Shadow::store(std::int64_t offset, std::int64_t bytes, const Moment& now
   });
 }
 
+void Shadow::forget_written(std::int64_t offset, std::int64_t bytes) {
+  each_granule(offset, bytes, [&](Page& page, std::size_t, std::size_t i) -> Finding {
+    if (page.written != nullptr) page.written[i / kWord] &= ~(std::uint64_t{1} << (i % kWord));
+    return {};
+  });
+}
+
 void Shadow::forget_accesses() {
   for (Page& p : pages_) {
     p.stores.reset();

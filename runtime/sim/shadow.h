@@ -59,6 +59,8 @@ class Shadow {
   Finding load(std::int64_t offset, std::int64_t bytes, const Moment& now, bool remember);
   Finding store(std::int64_t offset, std::int64_t bytes, const Moment& now);
 
+  // As if nobody had written there.
+  void forget_written(std::int64_t offset, std::int64_t bytes);
   void forget_accesses();  // what follows comes after all that was
   void forget_all();       // accesses, and that anything was written
   // The first byte that was not written, -1 when there is none.

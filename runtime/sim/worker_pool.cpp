@@ -11,7 +11,7 @@ namespace {
 // Each worker takes about this many chunks of a launch, so that uneven clusters still spread.
 constexpr std::int64_t kChunksPerWorker = 8;
 
-std::int64_t clusters_of(const Launch& launch) { return launch.kernel->grid / launch.kernel->cluster; }
+std::int64_t clusters_of(const Launch& launch) { return launch.blocks / launch.kernel->cluster; }
 
 }  // namespace
 

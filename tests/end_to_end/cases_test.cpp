@@ -295,6 +295,36 @@ TEST_CASE("rows of every width shared by clusters, on addresses aligned to their
   }
 }
 
+TEST_CASE("rows and columns of every width read ahead, on addresses aligned to their elements only") {
+  constexpr std::string_view kRows =
+      "%b = input {0}[{1}] %c = add %x, %b %y = softmax %c {{axes = [1]}} %v = var %x {{axes = [1]}} output "
+      "%v";
+  constexpr std::string_view kSums = "%s = sum %x {axes = [1]} %y = neg %s";
+  constexpr std::string_view kColumns = "%y = logsumexp %x {axes = [0]}";
+  int k = 0;
+  for (const std::int64_t width : {5, 64, 129, 1000, 4097}) {
+    for (const std::string_view schedule :
+         {"lanes=reduced,vector={},kept=2,reduced=64,unroll=2,prefetch=1,keep=registers",
+          "lanes=reduced,vector={},kept=1,reduced=128,unroll=1,prefetch=1,keep=registers",
+          "lanes=reduced,vector={},kept=1,reduced=64,unroll=1,cluster=4,prefetch=1,keep=registers",
+          "lanes=reduced,vector={},kept=4,reduced=8,unroll=2,prefetch=4,keep=nothing",
+          "lanes=reduced,vector={},kept=1,reduced=64,unroll=1,cluster=2,prefetch=2,keep=nothing",
+          "lanes=kept,vector=1,kept=32,reduced={},unroll=1,prefetch=2,keep=nothing"}) {
+      const DType t = k % 2 == 0 ? DType::f32 : DType::bf16;
+      Options options;
+      options.misaligned = k % 3 == 1;
+      options.seed = static_cast<std::uint64_t>(k++);
+      const bool resident = schedule.ends_with("registers"), columns = schedule.starts_with("lanes=kept");
+      options.schedule = fmt::format(fmt::runtime(schedule), columns ? 4 : t == DType::f32 ? 4 : 8);
+      if (resident && width > 2000) options.schedule.replace(options.schedule.find("unroll="), 8, "unroll=4");
+      INFO(name(t) << ", width " << width << ", " << options.schedule);
+      const std::string rows = fmt::format(kRows, name(t), width);
+      check(parse(rows_program(resident ? rows : std::string(columns ? kColumns : kSums), 11, width, t)),
+            options);
+    }
+  }
+}
+
 TEST_CASE("stages over different axes of every width, on addresses aligned to their elements only") {
   for (const std::int64_t width : {1, 5, 16, 33}) {
     for (const DType t : {DType::f32, DType::f16}) {

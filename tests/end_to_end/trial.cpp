@@ -107,12 +107,17 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
     for (int attempt = 0; attempt < 4; ++attempt) {
       static constexpr std::string_view kKeep[] = {"nothing", "registers", "shared"};
       // The other stages of a kernel follow the one that is forced.
-      const std::string one = fmt::format(
-          "{}:lanes={},vector={},kept={},reduced={},unroll={},cluster={},keep={};",
-          k.group.stages[dice.below(k.group.stages.size())].name, dice.one_in(2) ? "reduced" : "kept",
-          1 << dice.below(4), 1 << dice.below(7), 1 << dice.below(9), 1 << dice.below(4),
-          dice.one_in(3) ? 1 << dice.below(5) : 1, dice.pick(kKeep));
-      options.schedule = trial.schedule + one;
+      const compiler::Region& stage = k.group.stages[dice.below(k.group.stages.size())];
+      const std::string one =
+          stage.reduced.empty() && dice.one_in(2)
+              ? fmt::format("lanes=kept,vector={},kept={},unroll={},tile={}", 1 << dice.below(5),
+                            1 << dice.below(9), 1 << dice.below(4), 1 << dice.below(8))
+              : fmt::format("lanes={},vector={},kept={},reduced={},unroll={},cluster={},{}keep={}",
+                            dice.one_in(2) ? "reduced" : "kept", 1 << dice.below(4), 1 << dice.below(7),
+                            1 << dice.below(9), 1 << dice.below(4), dice.one_in(3) ? 1 << dice.below(5) : 1,
+                            dice.one_in(3) ? fmt::format("prefetch={},", 1 << dice.below(4)) : "",
+                            dice.pick(kKeep));
+      options.schedule = fmt::format("{}{}:{};", trial.schedule, stage.name, one);
       if (!compiles(g, options)) continue;
       trial.schedule = options.schedule;
       break;

@@ -9,7 +9,8 @@
 //   FAKE_CUDA_MISSING=cuA,cuB  functions that cuGetProcAddress does not know
 //   FAKE_CUDA_FAIL=cuA:700   functions that return an error
 //
-// fake_cuda_launches and fake_cuda_stream_of_last_launch say what was launched.
+// fake_cuda_launches, fake_cuda_stream_of_last_launch and fake_cuda_grid_of_last_launch say what was launched. Two blocks of
+// any kernel, and one cluster of any size, fit at a time.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -156,6 +157,12 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   FAIL_IF_TOLD();
   return success;
 }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int block, size_t shared) {
+  (void)function, (void)block, (void)shared;
+  *blocks = 2;
+  FAIL_IF_TOLD();
+  return success;
+}
 int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
   (void)function, (void)config;
   *clusters = 1;
@@ -164,13 +171,15 @@ int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* conf
 }
 long fake_cuda_launches = 0;
 void* fake_cuda_stream_of_last_launch = NULL;
+unsigned fake_cuda_grid_of_last_launch = 0;
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
-  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared;
+  (void)function, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared;
   (void)arguments, (void)extra;
   FAIL_IF_TOLD();
   ++fake_cuda_launches;
   fake_cuda_stream_of_last_launch = stream;
+  fake_cuda_grid_of_last_launch = gx;
   return success;
 }
 
@@ -282,6 +291,7 @@ int cuGetProcAddress(const char* name, void** function, int version, uint64_t fl
       KNOWN(cuModuleUnload),
       KNOWN(cuModuleGetFunction),
       KNOWN(cuFuncSetAttribute),
+      KNOWN(cuOccupancyMaxActiveBlocksPerMultiprocessor),
       KNOWN(cuOccupancyMaxActiveClusters),
       KNOWN(cuLaunchKernel),
       KNOWN(cuMemAlloc),

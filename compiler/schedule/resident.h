@@ -1,0 +1,14 @@
+// The form of a region whose domain stays in registers: going over it again costs no reading, so that a reduction with a
+// large state is taken back to plain ones.
+#pragma once
+
+#include "compiler/fuse/region.h"
+
+namespace bz::compiler {
+
+// Rewrites each max_sumexp whose exponentials are needed again to a maximum and a sum. Whether there was one.
+bool max_sumexp_as_sums(Region& r);
+// Rewrites each moments to sums of the elements, of their differences and of their squared deviations.
+bool moments_as_sums(Region& r);
+
+}  // namespace bz::compiler

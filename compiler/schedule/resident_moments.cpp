@@ -1,0 +1,182 @@
+// moments of a domain that stays in registers: three sums over it instead of one pass with a large state.
+//
+//   S  = sum of x                      hi = S / n
+//   E  = sum of d,  d = x - hi         lo = E / n
+//   M2 = sum of e^2, e = d - lo
+//
+// hi need only be near the mean: what it lacks is lo. e is what norms go on with. Nothing is divided, compared or selected
+// for an element.
+//
+// S is finite unless an element is infinite or NaN, or the sum overflows. Then, in the same instructions, d is (x - p) / 2^32
+// with p the first element (0 if that is not finite) and e is 2^32 (d - lo): finite elements have their mean, equal ones
+// deviations of 0, and infinite ones the infinity or NaN that the state has.
+#include <algorithm>
+#include <array>
+
+#include "compiler/schedule/resident.h"
+
+namespace bz::compiler {
+namespace {
+
+// Appends expressions to a region on behalf of one of its nodes.
+class Appender {
+ public:
+  Appender(Region& r, NodeId node, DType t) : r_(r), node_(node), t_(t) {}
+
+  ExprId constant(double v) {
+    Expr e;
+    e.kind = Expr::Kind::constant;
+    e.value = Scalar::of(t_, v);
+    return append(std::move(e), t_);
+  }
+  ExprId map(ScalarOp op, std::vector<ExprId> operands) { return map(op, std::move(operands), t_); }
+  ExprId test(ScalarOp op, std::vector<ExprId> operands) {
+    return map(op, std::move(operands), DType::boolean);
+  }
+  ExprId sum(ExprId x) {
+    Expr e;
+    e.kind = Expr::Kind::reduce;
+    e.reduction = static_cast<int>(r_.reductions.size());
+    r_.reductions.push_back({Monoid::sum, t_, false, {x}, {}, 0});
+    return append(std::move(e), t_);
+  }
+  // The value of `x` where every reduced variable is 0.
+  ExprId first(ExprId x) {
+    std::vector<bool> needed(r_.exprs.size(), false);
+    needed[static_cast<std::size_t>(x)] = true;
+    for (ExprId id = x + 1; id-- > 0;) {
+      const Expr& e = r_.exprs[static_cast<std::size_t>(id)];
+      if (!needed[static_cast<std::size_t>(id)] || !e.varies) continue;
+      for (const ExprId o : e.operands) needed[static_cast<std::size_t>(o)] = true;
+    }
+    std::vector<ExprId> copy(static_cast<std::size_t>(x) + 1, -1);
+    for (ExprId id = 0; id <= x; ++id) {
+      if (!needed[static_cast<std::size_t>(id)]) continue;
+      Expr e = r_.exprs[static_cast<std::size_t>(id)];
+      if (!e.varies) {
+        copy[static_cast<std::size_t>(id)] = id;
+        continue;
+      }
+      for (ExprId& o : e.operands) o = copy[static_cast<std::size_t>(o)];
+      e.index = at_first(e.index);
+      for (IndexBound& b : e.where) b.e = at_first(b.e);
+      e.varies = false;
+      r_.exprs.push_back(std::move(e));
+      copy[static_cast<std::size_t>(id)] = static_cast<ExprId>(r_.exprs.size()) - 1;
+    }
+    return copy.back();
+  }
+
+ private:
+  ExprId map(ScalarOp op, std::vector<ExprId> operands, DType t) {
+    Expr e;
+    e.kind = Expr::Kind::map;
+    e.op = op;
+    for (const ExprId o : operands) e.varies = e.varies || r_.exprs[static_cast<std::size_t>(o)].varies;
+    e.operands = std::move(operands);
+    return append(std::move(e), t);
+  }
+  ExprId append(Expr e, DType t) {
+    e.node = node_;
+    e.dtype = e.cast = t;
+    r_.exprs.push_back(std::move(e));
+    return static_cast<ExprId>(r_.exprs.size()) - 1;
+  }
+  Index at_first(const Index& e) const {
+    const Index zero(0);
+    return e.substitute([&](std::int32_t id) -> const Index* {
+      const bool reduced =
+          std::any_of(r_.reduced.begin(), r_.reduced.end(), [&](const IndexVar& v) { return v.id == id; });
+      return reduced ? &zero : nullptr;
+    });
+  }
+
+  Region& r_;
+  NodeId node_;
+  DType t_;
+};
+
+struct Sums {
+  std::array<ExprId, 4> components;  // what takes the place of the state's
+  ExprId deviation;                  // x - mean
+};
+
+Sums sums(Appender& a, ExprId x, double n) {
+  constexpr double kScale = 0x1p+32;  // no domain has more elements
+  const ExprId zero = a.constant(0), one = a.constant(1), inverse = a.constant(1 / n);
+  const ExprId s = a.sum(x), near = a.test(ScalarOp::isfinite, {s});
+  const ExprId p = a.first(x), pivot = a.map(ScalarOp::select, {a.test(ScalarOp::isfinite, {p}), p, zero});
+  const ExprId down = a.map(ScalarOp::select, {near, one, a.constant(1 / kScale)});
+  const ExprId up = a.map(ScalarOp::select, {near, one, a.constant(kScale)});
+  const ExprId mean = a.map(ScalarOp::mul, {s, inverse});
+  const ExprId hi =
+      a.map(ScalarOp::select, {near, mean, a.map(ScalarOp::mul, {pivot, a.constant(1 / kScale)})});
+  const ExprId d = a.map(ScalarOp::fma, {x, down, a.map(ScalarOp::neg, {hi})});
+  // Finite elements can have infinite differences: then so is the sum of their squares, and hi is the mean.
+  const ExprId e = a.sum(d);
+  const ExprId overflow =
+      a.test(ScalarOp::logical_and, {near, a.test(ScalarOp::logical_not, {a.test(ScalarOp::isfinite, {e})})});
+  const ExprId lo = a.map(ScalarOp::select, {overflow, zero, a.map(ScalarOp::mul, {e, inverse})});
+  const ExprId deviation =
+      a.map(ScalarOp::fma, {d, up, a.map(ScalarOp::neg, {a.map(ScalarOp::mul, {lo, up})})});
+  const ExprId m2 = a.sum(a.map(ScalarOp::mul, {deviation, deviation}));
+  const ExprId far_mean = a.map(ScalarOp::mul, {a.map(ScalarOp::add, {hi, lo}), up});
+  return {{a.constant(n), a.map(ScalarOp::select, {near, hi, far_mean}),
+           a.map(ScalarOp::select, {near, lo, zero}), m2},
+          deviation};
+}
+
+// Whatever takes an expression that `by` has a place for takes that instead.
+void replace_uses(Region& r, const std::vector<ExprId>& by) {
+  const auto replace = [&](ExprId& id) {
+    if (id < static_cast<ExprId>(by.size()) && by[static_cast<std::size_t>(id)] >= 0)
+      id = by[static_cast<std::size_t>(id)];
+  };
+  for (Expr& e : r.exprs) std::for_each(e.operands.begin(), e.operands.end(), replace);
+  for (Reduction& reduction : r.reductions)
+    std::for_each(reduction.operands.begin(), reduction.operands.end(), replace);
+  for (Root& root : r.roots) replace(root.expr);
+}
+
+}  // namespace
+
+bool moments_as_sums(Region& r) {
+  const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
+  const int reductions = static_cast<int>(r.reductions.size());
+  bool changed = false;
+  for (int k = 0; k < reductions; ++k) {
+    const Reduction state = r.reductions[static_cast<std::size_t>(k)];
+    if (state.monoid != Monoid::moments || state.merge || !state.where.empty()) continue;
+    const ExprId x = state.operands[0];
+    if (!at(x).varies || r.domain_size() == 0) continue;
+    const auto is_component = [&](ExprId id, int component) {
+      return at(id).kind == Expr::Kind::reduce && at(id).reduction == k && at(id).component == component;
+    };
+    const auto is_difference = [&](ExprId id) {
+      return at(id).kind == Expr::Kind::map && at(id).op == ScalarOp::sub;
+    };
+    std::vector<ExprId> components, deviations;  // deviations: (x - hi) - lo
+    const auto size = static_cast<ExprId>(r.exprs.size());
+    for (ExprId id = 0; id < size; ++id) {
+      if (at(id).kind == Expr::Kind::reduce && at(id).reduction == k) components.push_back(id);
+      if (!is_difference(id) || !is_component(at(id).operands[1], 2)) continue;
+      const ExprId d = at(id).operands[0];
+      if (is_difference(d) && at(d).operands[0] == x && is_component(at(d).operands[1], 1))
+        deviations.push_back(id);
+    }
+    Appender a(r, at(components.front()).node, state.dtype);
+    const Sums s = sums(a, x, static_cast<double>(r.domain_size()));
+    std::vector<ExprId> by(static_cast<std::size_t>(size), -1);
+    for (const ExprId id : components)
+      by[static_cast<std::size_t>(id)] = s.components[static_cast<std::size_t>(at(id).component)];
+    for (const ExprId id : deviations) {
+      by[static_cast<std::size_t>(id)] = s.deviation;
+      at(s.deviation).node = at(id).node;
+    }
+    replace_uses(r, by);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace bz::compiler
