@@ -53,86 +53,98 @@ void set_threads(Schedule& s, const Region& region, int threads) {
   while (threads_of(s) > threads) (s.threads_kept > 1 ? s.threads_kept : s.threads_reduced) /= 2;
 }
 
-// More than a block holds: a cluster of blocks holds it. Where a multiprocessor has two blocks, one loads while the other
-// computes, so the domain is first spread as thin as that takes. Softmax of rows of 65536 and 131072 took 614 and 639 us so,
-// and 676 and 729 us with one block a multiprocessor; log_softmax of 393216 3702 and 4240 us (H200, 2026-11).
-void add_clusters(std::vector<Schedule>& out, Schedule s, std::int64_t size, const Target& target) {
-  struct Spread {
-    Keep keep;
-    int threads, first, last;      // sizes of the cluster
-    std::int64_t most_per_thread;  // elements
-  };
-  static constexpr std::int64_t kAny = 1 << 20;
-  static constexpr Spread kSpreads[] = {
-      {Keep::registers, 256, 2, 8, 64},     {Keep::registers, 256, 16, 16, 96},
-      {Keep::registers, 512, 2, 8, kAny},   {Keep::shared, 1024, 2, 8, kAny},
-      {Keep::registers, 512, 16, 16, kAny}, {Keep::shared, 1024, 16, 16, kAny}};
-  for (const Spread& spread : kSpreads) {
-    for (int cluster = spread.first; cluster <= std::min(spread.last, target.max_cluster); cluster *= 2) {
-      if (ceil_div(size, static_cast<std::int64_t>(cluster) * spread.threads) > spread.most_per_thread)
-        continue;
-      s.cluster = cluster;
-      s.keep = spread.keep;
-      s.unroll = std::max(1, 16 / s.vector);
-      s.threads_kept = 1;
-      s.threads_reduced = spread.threads;
-      out.push_back(s);
+// Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128; the model tells them
+// apart. First those with about 32 elements a thread, kept in registers, without clusters.
+class RowCandidates {
+ public:
+  RowCandidates(const Region& region, const Target& target, int full, int team)
+      : region_(region), target_(target), size_(region.domain_size()) {
+    const std::int64_t inner = region.reduced.back().extent;
+    first_.lanes_reduced = true;
+    first_.vector = full;
+    if (region.reduced.size() > 1) {
+      while (inner % first_.vector != 0) first_.vector /= 2;
     }
+    first_.vector = std::min(first_.vector, power_at_least(size_));
+    // A team with fewer domains than blocks shares each among all of them.
+    if (team > 1 && region.domains() < team &&
+        size_ >= static_cast<std::int64_t>(team) * kWarp * first_.vector) {
+      first_.cluster = team;
+    }
+    most_cluster_ = team > 1 ? first_.cluster : target.max_cluster;
   }
-}
 
-// Rows: threads along the reduced variable.
-std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team) {
-  std::vector<Schedule> out;
-  const std::int64_t rows = region.domains() * region.teams();
-  std::int64_t size = region.domain_size();
-  const std::int64_t inner = region.reduced.back().extent;
-  Schedule s;
-  s.lanes_reduced = true;
-  s.vector = full;
-  if (region.reduced.size() > 1) {
-    while (inner % s.vector != 0) s.vector /= 2;
-  }
-  s.vector = std::min(s.vector, power_at_least(size));
-  // A team with fewer domains than blocks shares each among all of them.
-  if (team > 1 && region.domains() < team && size >= static_cast<std::int64_t>(team) * 32 * s.vector) {
-    s.cluster = team;
-    size = ceil_div(size, team);
-  }
-  const std::int64_t vectors = ceil_div(size, s.vector);
-  const auto with_threads = [&](int threads) {
-    s.threads_reduced = threads;
-    const std::int64_t each = ceil_div(vectors, threads);
-    s.unroll = std::min(power_at_least(each), std::max(1, 16 / s.vector));
-    // Small domains share a block, as long as all multiprocessors have work.
-    s.threads_kept = 1;
-    while (s.threads_kept * threads < 256 && rows / (2 * s.threads_kept) >= 2 * target.multiprocessors)
-      s.threads_kept *= 2;
-    while (s.threads_kept * threads < 32) s.threads_kept *= 2;
-  };
-  constexpr int kPerThread = 32;  // elements that a thread likes to have in registers
-  if (size <= 32 * kPerThread) {
-    with_threads(std::min(32, power_at_least(ceil_div(vectors, 2))));
-    add_with_keeps(out, s, region);
-  } else {
-    const int wanted = power_at_least(ceil_div(size, kPerThread));
-    if (region.phases() > 1) {
-      s.keep = Keep::registers;
-      for (const int threads : {std::min(wanted, 1024), 512}) {
-        with_threads(std::max(threads, 64));
-        if (out.empty() || !(out.back() == s)) out.push_back(s);
-      }
-      s.keep = Keep::shared;
-      with_threads(std::min(1024, std::max(wanted, 64)));
-      out.push_back(s);
-      if (team == 1) add_clusters(out, s, size, target);
+  std::vector<Schedule> list() {
+    if (region_.phases() > 1) {
+      for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
+      // Shared memory holds more, and takes the forms of few phases with it.
+      if (out_.empty()) add_kept(Keep::shared, 0);
     }
-    s.keep = Keep::nothing;
-    with_threads(std::clamp(wanted, 64, region.phases() > 1 ? 1024 : 512));
-    out.push_back(s);
+    add_streaming();
+    return std::move(out_);
   }
-  return out;
-}
+
+ private:
+  static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
+  static constexpr std::int64_t kLeast = 8, kMost = 128;  // elements of a thread
+
+  std::int64_t each(int threads, int cluster) const {
+    return ceil_div(size_, static_cast<std::int64_t>(threads) * cluster);
+  }
+
+  // Small domains share a block, as long as all multiprocessors have work. `chunk`: elements between two combinations.
+  void add(Schedule s, int threads, int chunk) {
+    const std::int64_t rows = region_.domains() * region_.teams();
+    s.threads_reduced = threads;
+    s.threads_kept = 1;
+    while (s.threads_kept * threads < kLeastThreads &&
+           rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
+      s.threads_kept *= 2;
+    while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
+    const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
+    s.unroll = std::clamp(chunk / s.vector, 1, power_at_least(vectors));
+    out_.push_back(s);
+  }
+
+  void add_kept(Keep keep, int prefetch) {
+    constexpr int kChunk = 16, kSharedByClusters = 4096;  // elements
+    Schedule s = first_;
+    s.keep = keep;
+    s.prefetch = prefetch;
+    for (int cluster = first_.cluster; cluster <= most_cluster_; cluster *= 2) {
+      s.cluster = cluster;
+      if (cluster > first_.cluster && size_ < static_cast<std::int64_t>(cluster) * kSharedByClusters) break;
+      if (keep == Keep::shared) {
+        add(s, std::min(kMostThreads, std::max(64, power_at_least(each(32, cluster)))), kChunk);
+        continue;
+      }
+      const bool several = cluster > 1 || prefetch > 0;
+      for (int threads = kMostThreads; threads >= (several ? kLeastThreads : 1); threads /= 2) {
+        if (each(threads, cluster) >= std::min(kLeast, size_) && each(threads, cluster) <= kMost)
+          add(s, threads, kChunk);
+      }
+    }
+  }
+
+  void add_streaming() {
+    constexpr int kChunk = 32;
+    Schedule s = first_;
+    if (region_.phases() > 1) {
+      for (const int threads : {512, 1024}) add(s, std::min(threads, std::max(kWarp, power_at_least(each(kLeast, 1)))), kChunk / 2);
+      return;
+    }
+    for (int threads = 4; threads <= kMostThreads; threads *= 2) {
+      if (threads == 4 || each(threads, s.cluster) >= kLeast) add(s, threads, kChunk * (s.vector > 4 ? 2 : 1));
+    }
+  }
+
+  const Region& region_;
+  const Target& target_;
+  std::int64_t size_;
+  Schedule first_;
+  int most_cluster_ = 1;
+  std::vector<Schedule> out_;
+};
 
 // Columns: threads along a kept variable; more threads share a domain when there are too few columns.
 std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team) {
@@ -305,7 +317,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
   const auto list = [&](const Region& form) {
-    return rows ? row_candidates(form, target, full, bounds.team)
+    return rows ? RowCandidates(form, target, full, bounds.team).list()
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);

@@ -12,7 +12,7 @@ namespace {
 // All on an H200, 2026-11. From the issue of a load to its arrival while memory is busy.
 constexpr double kLoadSeconds = 0.8e-6;
 // Threads of a block exchange what they have reduced; blocks of a cluster do.
-constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.3e-6;
+constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.8e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait: fitted to softmax of
 // rows from 32768 to 393216 in clusters of 2 to 16.
 constexpr double kClusterSeconds = 4.4e-6;
@@ -20,6 +20,11 @@ constexpr double kClusterSeconds = 4.4e-6;
 constexpr double kBurst = 1.5;
 // Warps of a scheduler that leave half of its time unused.
 constexpr double kIdleWarps = 0.5;
+// Instructions that a masked element takes more, in each phase, and those of a barrier.
+constexpr double kMaskInstructions = 4, kBarrierInstructions = 20;
+// Rows that are read in parts: each part takes as long as so many bytes more.
+constexpr double kSegmentBytes = 9;
+constexpr int kUsualSize = 4;  // bytes of an element
 // How sharply the largest of the three times decides.
 constexpr double kSharpness = 6;
 // Shared memory of a block that the system keeps.
@@ -56,7 +61,7 @@ class Touched {
 // What all blocks together do in a phase.
 struct Work {
   double from_memory = 0, from_cache = 0, written = 0;  // bytes
-  double instructions = 0;
+  double instructions = 0, exchanging = 0;
   bool exchanges = false;
 };
 
@@ -68,9 +73,43 @@ double used(const Region& region, const Schedule& s, const Extent& e) {
   return std::max(1.0, static_cast<double>(region.domain_size() * region.domains())) / std::max(1.0, all);
 }
 
+// The share of vectors of a thread in which the domain may begin or end.
+double masked(const Region& region, const Schedule& s, const Extent& e) {
+  if (s.keep != Keep::registers) {
+    const std::int64_t full = std::max<std::int64_t>(0, e.end_full - e.first_full);
+    return 1 - static_cast<double>(full) / static_cast<double>(std::max<std::int64_t>(1, e.groups));
+  }
+  const std::int64_t inside = region.domain_size() / (e.per_group / s.unroll) - (e.shifted ? 1 : 0);
+  return 1 - static_cast<double>(std::max<std::int64_t>(0, inside)) / static_cast<double>(e.vectors);
+}
+
+// Of all threads together that exchange what one reduction found: shuffles, then a barrier and shared memory.
+double exchange_instructions(const Region& region, const Schedule& s, const Extent& e, const Reduction& r) {
+  const Warps warps = warps_of(s);
+  const double each = instructions_to_combine(r) + static_cast<double>(r.component_dtypes().size());
+  double count = std::log2(warps.in_warp) * each;
+  for (const int parts : {warps.count, s.cluster}) {
+    if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each;
+  }
+  const double lanes = s.lanes_reduced ? 1 : s.vector;
+  return count * lanes * static_cast<double>(region.teams() * e.blocks * s.cluster) * threads_of(s);
+}
+
+bool moves_with_domain(const Region& region, const Expr& load) {
+  return std::any_of(region.kept.begin(), region.kept.end(),
+                     [&](const IndexVar& v) { return load.index.uses(v.id); });
+}
+
+// Of the bytes that neighbouring threads read together, what goes beyond them for each row that they read of.
+double segments(const Schedule& s, int size) {
+  if (!s.lanes_reduced) return 1;
+  return 1 + kSegmentBytes / (static_cast<double>(warps_of(s).in_warp) * s.vector * size);
+}
+
 std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent& e, const Bounds& bounds) {
   const double elements =
       static_cast<double>(region.teams() * region.domains()) * static_cast<double>(region.domain_size());
+  const double part = masked(region, s, e);
   // Elements that a thread folds before it combines with what it has.
   const double folded = s.unroll * (s.lanes_reduced ? s.vector : 1);
   std::vector<Work> all(static_cast<std::size_t>(region.phases()));
@@ -84,8 +123,11 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     };
     for (const ExprId id : computed[phase]) {
       const Expr& x = region.exprs[static_cast<std::size_t>(id)];
-      work.instructions += elements * instructions_of(x);
-      if (x.kind == Expr::Kind::load) load(x, phase > 0);
+      const bool loaded = x.kind == Expr::Kind::load;
+      // Vectors that are aligned to one access are not to others that do not move with it.
+      const bool alone = loaded && e.shifted && !moves_with_domain(region, x);
+      work.instructions += elements * (alone ? 2 : instructions_of(x));
+      if (loaded) load(x, phase > 0);
     }
     if (phase == 0) {
       for (const Expr& x : region.exprs) {
@@ -94,7 +136,9 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     }
     for (const Reduction& r : region.reductions) {
       if (r.phase != static_cast<int>(phase)) continue;
-      work.instructions += elements * (instructions_of(r) + instructions_to_combine(r) / folded);
+      work.instructions += elements * (instructions_of(r) + instructions_to_combine(r) / folded +
+                                       part * kMaskInstructions);
+      work.exchanging += exchange_instructions(region, s, e, r);
       work.exchanges = true;
     }
     Touched stored;
@@ -102,10 +146,10 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       const int last = std::min(region.phase_of(r), region.phases() - 1);
       if (r.table < 0 && last == static_cast<int>(phase)) stored.add(r.node, r.offset, r.stored);
     }
-    work.from_memory = memory.bytes();
+    work.from_memory = memory.bytes() * segments(s, kUsualSize);
     work.from_cache = cache.bytes();
     work.written = stored.bytes();
-    work.instructions /= used(region, s, e);
+    work.instructions = work.instructions / used(region, s, e) + work.exchanging;
   }
   return all;
 }
@@ -135,7 +179,10 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   const std::int64_t at_once = std::max<std::int64_t>(1, clusters) * resident;
   const double share = target.dram_bytes_per_second / target.multiprocessors;
 
-  const double warps = std::max(1.0, resident * threads_of(s) / 32.0) / 4;  // of each of four schedulers
+  // Of each of four schedulers.
+  const double there =
+      std::min<double>(resident, std::ceil(static_cast<double>(units) * cluster / target.multiprocessors));
+  const double warps = std::max(1.0, there * threads_of(s) / 32.0) / 4;
   const double issued = kLanes * kHertz * warps / (warps + kIdleWarps);  // by a multiprocessor, each second
   const double parts = static_cast<double>(region.teams() * e.blocks) * s.cluster;
   const double load_rounds = s.keep == Keep::registers ? 1 : static_cast<double>(e.groups);
@@ -153,11 +200,14 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   for (const Work& w : work) {
     const double again = w.from_cache / (cached ? kCacheSpeed : 1);
     memory += (w.from_memory + again + w.written) / target.dram_bytes_per_second;
-    arithmetic += w.instructions / issued / target.multiprocessors;
+    arithmetic += w.instructions / issued / (target.multiprocessors * reach(cluster));
     const double read = (w.from_memory + again) / parts / (share * kBurst);
     const double computed = w.instructions / parts / issued;
-    chain += loaded_first ? read + computed : std::max(read, computed);
-    if (read > 0) chain += kLoadSeconds * load_rounds;
+    // What is read ahead comes while the domain before is computed and stored.
+    const bool ahead = s.prefetch > 0;
+    chain += w.written / parts / (share * kBurst);
+    chain += loaded_first && !ahead ? read + computed : std::max(read, computed);
+    if (read > 0 && !ahead) chain += kLoadSeconds * load_rounds;
     if (!w.exchanges) continue;
     if (s.threads_reduced > 1) chain += kExchangeSeconds;
     if (s.cluster > 1) chain += kClusterExchangeSeconds;
