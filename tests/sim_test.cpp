@@ -112,8 +112,10 @@ std::string shifted_copy(int shift) {
 }
 
 std::vector<bz::SimOptions> ways_to_run() {
-  return {
-      {}, {.check_memory = false}, {.check_memory = false, .seed = 1, .workers = 1}, {.seed = 7, .workers = 4}};
+  return {{},
+          {.check_memory = false},
+          {.check_memory = false, .seed = 1, .workers = 1},
+          {.seed = 7, .workers = 4}};
 }
 
 }  // namespace

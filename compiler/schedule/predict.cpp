@@ -11,11 +11,11 @@ namespace {
 
 // All on an H200, 2026-11. From the issue of a load to its arrival while memory is busy.
 constexpr double kLoadSeconds = 0.8e-6;
-// Threads of a block exchange what they have reduced.
-constexpr double kExchangeSeconds = 0.15e-6;
-// Blocks of a cluster start together and wait for the last of them: fitted to softmax of rows from 32768 to 393216 in
-// clusters of 2 to 16.
-constexpr double kClusterSeconds = 2.9e-6;
+// Threads of a block exchange what they have reduced; blocks of a cluster do.
+constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.3e-6;
+// Blocks of a cluster start together and wait for the last of them, times the share of them that wait: fitted to softmax of
+// rows from 32768 to 393216 in clusters of 2 to 16.
+constexpr double kClusterSeconds = 4.4e-6;
 // A multiprocessor reads so much faster than its share of the memory's speed, while others compute.
 constexpr double kBurst = 1.5;
 // Warps of a scheduler that leave half of its time unused.
@@ -84,9 +84,8 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     };
     for (const ExprId id : computed[phase]) {
       const Expr& x = region.exprs[static_cast<std::size_t>(id)];
-      const bool loaded = x.kind == Expr::Kind::load;
-      work.instructions += elements * (loaded ? 1.0 / s.vector : instructions_of(x));
-      if (loaded) load(x, phase > 0);
+      work.instructions += elements * instructions_of(x);
+      if (x.kind == Expr::Kind::load) load(x, phase > 0);
     }
     if (phase == 0) {
       for (const Expr& x : region.exprs) {
@@ -146,17 +145,22 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   const bool cached =
       work[0].from_memory / static_cast<double>(units) * static_cast<double>(std::min(units, at_once)) <=
       kCacheShare * static_cast<double>(target.l2_bytes);
-  double memory = 0, arithmetic = 0, chain = 0;
+  // A domain that stays in registers is loaded as a whole before anything is computed from it, and where several warps share
+  // it, they wait for each other.
+  const bool loaded_first = s.keep == Keep::registers && s.threads_reduced > 32;
+  double memory = 0, arithmetic = 0;
+  double chain = kClusterSeconds * (1 - 1.0 / s.cluster);
   for (const Work& w : work) {
     const double again = w.from_cache / (cached ? kCacheSpeed : 1);
     memory += (w.from_memory + again + w.written) / target.dram_bytes_per_second;
     arithmetic += w.instructions / issued / target.multiprocessors;
     const double read = (w.from_memory + again) / parts / (share * kBurst);
-    chain += std::max(read, w.instructions / parts / issued);
+    const double computed = w.instructions / parts / issued;
+    chain += loaded_first ? read + computed : std::max(read, computed);
     if (read > 0) chain += kLoadSeconds * load_rounds;
     if (!w.exchanges) continue;
     if (s.threads_reduced > 1) chain += kExchangeSeconds;
-    if (s.cluster > 1) chain += kClusterSeconds * (1 - 1.0 / s.cluster);
+    if (s.cluster > 1) chain += kClusterExchangeSeconds;
   }
   chain *= static_cast<double>(ceil_div(units, at_once) * iterations);
   const double most = std::max({memory, arithmetic, chain, 1e-12});
