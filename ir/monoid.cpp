@@ -34,6 +34,12 @@ struct Arith {
     return b.apply(ScalarOp::select, std::array{c, x, y}, type);
   }
   Handle fold(ScalarOp op, const Handles& values) const { return b.fold(op, values, t); }
+  // Of x[i] y[i], rounded only where they are added.
+  Handle sum_of_products(const Handles& x, const Handles& y) const {
+    Handle sum = bin(ScalarOp::mul, x[0], y[0]);
+    for (std::size_t i = 1; i < x.size(); ++i) sum = b.apply(ScalarOp::fma, std::array{x[i], y[i], sum}, t);
+    return fold(ScalarOp::add, {sum});
+  }
   Handle value(double v) const { return b.constant(Scalar::of(t, v)); }
   // x where it counts, the identity `none` elsewhere.
   Handle masked(Handle valid, Handle x, Handle none) const {
@@ -145,18 +151,18 @@ std::vector<Scalar> max_sumexp_identity(DType t, int inputs) {
   none[0] = lowest(compute_dtype(t));
   return none;
 }
-// The sums are rescaled by exp(own m - p(common m)), which for equal maxima is 1: that keeps (-inf, 0) merged with
-// (-inf, 0) free of the NaN of -inf - -inf. Weights make it matter that p(+inf) is 0: what finite elements have beside
-// +inf is their exponential, not 0, of which an infinite weight would make NaN.
+// The sums are rescaled by exp(own m - p(common m)), which for the side that has the larger maximum, or both, is 1: that keeps
+// (-inf, 0) merged with (-inf, 0) free of the NaN of -inf - -inf. Weights make it matter that p(+inf) is 0: what finite
+// elements have beside +inf is their exponential, not 0, of which an infinite weight would make NaN.
 Handles max_sumexp_combine(ScalarBuilder& b, DType t, const Handles& l, const Handles& r) {
   const Arith a{b, compute_dtype(t)};
-  const Handle m = a.bin(ScalarOp::max, l[0], r[0]), zero = a.value(0);
+  const Handle m = a.bin(ScalarOp::max, l[0], r[0]), less = a.bin(ScalarOp::min, l[0], r[0]);
+  const Handle zero = a.value(0), one = a.value(1);
   const bool weighted = l.size() > 2;
   const Handle pivot = weighted ? a.select(a.test(ScalarOp::isinf, m), zero, m) : m;
-  const auto factor = [&](Handle own) {
-    const Handle shift = a.select(a.test(ScalarOp::eq, own, m), zero, a.bin(ScalarOp::sub, own, pivot));
-    return a.un(ScalarOp::exp, shift);
-  };
+  const Handle shift = a.select(a.test(ScalarOp::eq, less, m), zero, a.bin(ScalarOp::sub, less, pivot));
+  const Handle rescaled = weighted ? a.un(ScalarOp::exp, shift) : b.exp_nonpositive(shift, a.t);
+  const auto factor = [&](Handle own) { return a.select(a.test(ScalarOp::eq, own, m), one, rescaled); };
   const Handle left = factor(l[0]), right = factor(r[0]);
   Handles state = {m};
   for (std::size_t c = 1; c < l.size(); ++c) {
@@ -174,10 +180,9 @@ Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chun
   const Handle m = a.fold(ScalarOp::max, x);
   const Handle pivot = a.select(a.test(ScalarOp::isinf, m), zero, m);
   const bool weighted = chunk[0].size() > 1;
-  for (const Handle v : x) {
-    const Handle shifted = a.bin(ScalarOp::sub, v, pivot);
+  for (Handle& v : x) v = a.bin(ScalarOp::sub, v, pivot);
+  for (const Handle shifted : x)
     e.push_back(weighted ? a.un(ScalarOp::exp, shifted) : b.exp_nonpositive(shifted, a.t));
-  }
   Handle sum = a.fold(ScalarOp::add, e);
   // Above its pivot is an element only where the maximum is +inf: then so is the sum.
   if (!weighted) sum = a.select(a.test(ScalarOp::eq, m, a.value(kInf)), a.value(kInf), sum);
@@ -257,7 +262,7 @@ Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, 
     for (std::size_t i = x.size(); i-- > 0;) pivot = a.masked(there[i], x[i], pivot);
   }
   pivot = a.select(a.test(ScalarOp::isfinite, pivot), pivot, zero);
-  Handles d, shares, squares, count;
+  Handles d, present, deviations, count;
   for (const Handle h : there) count.push_back(a.masked(h, one, zero));
   const Handle n = masked ? a.fold(ScalarOp::add, count) : a.value(static_cast<double>(x.size()));
   const Handle divisor = masked ? a.bin(ScalarOp::max, n, one) : n;
@@ -265,19 +270,18 @@ Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, 
       masked ? a.un(ScalarOp::reciprocal, divisor) : a.value(1.0 / static_cast<double>(x.size()));
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
-    shares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, chunk[i][0], inverse), zero));
+    present.push_back(a.masked(valid[i], chunk[i][0], zero));
   }
   const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), divisor);
-  const Handle far_mean = a.fold(ScalarOp::add, shares);
+  const Handle far_mean = a.sum_of_products(present, Handles(present.size(), inverse));
   const Handle near = a.test(ScalarOp::isfinite, lo);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
-    const Handle e = a.bin(ScalarOp::sub, d[i], lo);
-    squares.push_back(a.masked(valid[i], a.bin(ScalarOp::mul, e, e), zero));
+    deviations.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, d[i], lo), zero));
   }
   const auto [hi, rest] = renormalise(a, pivot, lo);
   const Handle far_m2 = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, far_mean, far_mean), a.value(kInf));
   return {n, a.select(near, hi, far_mean), a.select(near, rest, zero),
-          a.select(near, a.fold(ScalarOp::add, squares), far_m2)};
+          a.select(near, a.sum_of_products(deviations, deviations), far_m2)};
 }
 
 constexpr MonoidInfo kMonoids[] = {

@@ -119,6 +119,19 @@ void add_divide_loop(llvm::Module& m, const std::string& name, std::optional<flo
 }
 
 constexpr const char* kExpNonpositive = "exp_nonpositive";
+constexpr const char* kExpInList = "exp_nonpositive_in_list";
+
+// exp_nonpositive(x), alone and beside others in a list; `name` tells them apart.
+void add_exp_nonpositive(llvm::Module& m, const std::string& name, std::initializer_list<double> others) {
+  llvm::Type* type = llvm::Type::getFloatTy(m.getContext());
+  auto* f = llvm::Function::Create(llvm::FunctionType::get(type, {type}, false),
+                                   llvm::GlobalValue::InternalLinkage, name + ".f32", m);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(m.getContext(), "entry", f));
+  llvm::SmallVector<llvm::Value*, 4> x = {f->getArg(0)};
+  for (const double other : others) x.push_back(llvm::ConstantFP::get(type, other));
+  b.CreateRet(bz::emit::exp_nonpositive(b, x)[0]);
+  add_loop(m, name, f, false);
+}
 
 std::string divide_name(std::size_t i) { return fmt::format("divide_{}", i); }
 
@@ -126,7 +139,8 @@ std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
   auto m = std::make_unique<llvm::Module>("math_test", c);
   for (std::size_t i = 0; i < std::size(kDivisors); ++i) add_divide_loop(*m, divide_name(i), kDivisors[i]);
   add_divide_loop(*m, "divide", std::nullopt);
-  add_loop(*m, kExpNonpositive, bz::emit::exp_nonpositive_function(*m), false);
+  add_exp_nonpositive(*m, kExpNonpositive, {});
+  add_exp_nonpositive(*m, kExpInList, {-1, -40, -86.9});
   for (ScalarOp op : math_ops())
     for (bool f64 : {false, true})
       add_loop(*m, loop_name(op, f64), bz::emit::math_function(*m, op, f64), f64);
@@ -444,6 +458,13 @@ TEST_CASE("exp of what is never above 0 is accurate down to the smallest subnorm
   for (std::uint64_t bits = 0x80000000U; bits < 0xff800000U; bits += kStride)
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   const std::vector<float> y = HostMath::get().run(kExpNonpositive, x, {});
+  const std::vector<float> in_list = HostMath::get().run(kExpInList, x, {});
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    others +=
+        !std::isnan(y[i]) && std::bit_cast<std::uint32_t>(y[i]) != std::bit_cast<std::uint32_t>(in_list[i]);
+  CHECK(others == 0);
+  CHECK(std::isnan(in_list[3]));
   CHECK(y[0] == 1);
   CHECK(y[1] == 1);
   CHECK(std::bit_cast<std::uint32_t>(y[2]) == 0);

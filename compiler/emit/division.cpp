@@ -4,7 +4,6 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <cmath>
-#include <vector>
 
 #include "compiler/emit/math_builder.h"
 
@@ -71,39 +70,38 @@ std::optional<Divisor> Divisor::of(llvm::IRBuilder<>& b, Value* y, bool reused) 
   return of_value(b, y);
 }
 
-// Two checks: one instruction an element tells whether any may need a division, zeros included; where one may, each is
-// looked at.
+// A quotient is uncertain where it, or by a constant its element, is small but not 0. The least of the list is looked at
+// first: that takes one instruction an element. Zeros are found to be certain only then.
 llvm::SmallVector<Value*, 8> Divisor::divide(llvm::IRBuilder<>& b, llvm::ArrayRef<Value*> elements) const {
   const Real hi(b, hi_), lo(b, lo_), tiny(b, tiny_);
-  llvm::SmallVector<Value*, 8> quotients;
-  std::vector<Real> sizes;  // what must not be tiny
+  const bool by_constant = nearest_ == nullptr;
+  llvm::SmallVector<Value*, 8> quotients, sizes;
   for (Value* element : elements) {
     const Real x(b, element);
     Real q = fma(x, hi, x * lo);
-    if (nearest_ != nullptr) q = fma(fma(Real(b, y_), q, -x), Real(b, nearest_), q);
+    if (!by_constant) q = fma(fma(Real(b, y_), q, -x), Real(b, nearest_), q);
     quotients.push_back(q.value());
-    sizes.push_back(abs(nearest_ == nullptr ? x : q));
+    sizes.push_back(abs(by_constant ? x : q).value());
   }
-  Value* least = sizes[0].value();
-  for (std::size_t i = 1; i < sizes.size(); ++i)
-    least = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, least, sizes[i].value());
-  Value* may = (!(Real(b, least) >= tiny)).value();
-  if (out_of_range_ != nullptr) may = b.CreateOr(may, out_of_range_);
+  // NaN divided by a constant is NaN. An infinite element makes its quotient by a value NaN, and is to be divided.
+  const auto uncertain = [&](Value* size) {
+    return by_constant ? Real(b, size) < tiny : !(Real(b, size) >= tiny);
+  };
+  Int some = uncertain(math::fold(
+      b, sizes, [&](const Real& l, const Real& r) { return by_constant ? min_number(l, r) : min(l, r); }));
+  if (!by_constant) some = some | Int(b, out_of_range_);
 
   auto* fast = b.GetInsertBlock();
   llvm::Function* f = fast->getParent();
-  auto* look = llvm::BasicBlock::Create(b.getContext(), "look", f);
+  auto* look = llvm::BasicBlock::Create(b.getContext(), "uncertain", f);
   auto* slow = llvm::BasicBlock::Create(b.getContext(), "divide", f);
   auto* join = llvm::BasicBlock::Create(b.getContext(), "divided", f);
   llvm::MDNode* unlikely = llvm::MDBuilder(b.getContext()).createUnlikelyBranchWeights();
-  b.CreateCondBr(may, look, join, unlikely);
+  b.CreateCondBr(some.value(), look, join, unlikely);
   b.SetInsertPoint(look);
-  Value* any = out_of_range_;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const Int uncertain = nearest_ == nullptr ? sizes[i] < tiny : !(sizes[i] >= tiny);
-    Value* divides = (uncertain & (Real(b, elements[i]) != 0.0)).value();
-    any = any == nullptr ? divides : b.CreateOr(any, divides);
-  }
+  Value* any = by_constant ? b.getFalse() : out_of_range_;
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    any = b.CreateOr(any, (uncertain(sizes[i]) & (Real(b, elements[i]) != 0.0)).value());
   b.CreateCondBr(any, slow, join, unlikely);
   b.SetInsertPoint(slow);
   llvm::SmallVector<Value*, 8> exact;

@@ -117,9 +117,15 @@ llvm::Function* KernelEmitter::run() {
 }
 
 void KernelEmitter::block(const Block& stmts) {
-  for (const Stmt& s : stmts) {
+  for (std::size_t i = 0; i < stmts.size();) {
+    if (const List list = list_at(stmts, i); emit(list)) {
+      line_ += static_cast<int>(list.size());
+      i += list.size();
+      continue;
+    }
     ++line_;
-    std::visit([&](const auto& op) { emit(op); }, s.op);
+    std::visit([&](const auto& op) { emit(op); }, stmts[i].op);
+    ++i;
   }
 }
 
@@ -231,7 +237,6 @@ Value* KernelEmitter::inside(const std::vector<IndexBound>& bounds, int lane) {
 void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context_, s.value)}; }
 
 void KernelEmitter::emit(const Apply& s) {
-  if (s.op == ScalarOp::div && !options_.fast_math && divide(s)) return;
   if (s.op == ScalarOp::cast && round_pairs(s)) return;
   Lanes out;
   llvm::SmallVector<DType, 3> types;
@@ -239,31 +244,76 @@ void KernelEmitter::emit(const Apply& s) {
   for (int i = 0; i < info(s.result).width; ++i) {
     llvm::SmallVector<Value*, 3> args;
     for (const ValueId a : s.args) args.push_back(lane(a, i));
-    if (s.nonpositive && types[0] == DType::f32) {
-      out.push_back(b_.CreateCall(exp_nonpositive_function(module_), args));
-      continue;
-    }
     out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
   }
   values_[s.result] = std::move(out);
 }
 
-// Lanes with one divisor are divided together.
-bool KernelEmitter::divide(const Apply& s) {
-  constexpr double kReused = 16;  // a reciprocal costs about 20 instructions and saves 2 to 3 each time
-  const ValueId by = s.args[1];
-  const int width = info(s.result).width;
-  Lanes out;
-  for (int i = 0; i < width;) {
-    Value* y = lane(by, i);
-    Lanes elements;
-    for (; i < width && lane(by, i) == y; ++i) elements.push_back(lane(s.args[0], i));
-    const double uses = divisions_[by] * (info(by).width == 1 ? 1.0 : static_cast<double>(elements.size()));
-    const auto divisor = Divisor::of(b_, y, uses >= kReused);
-    if (!divisor) return false;
-    out.append(divisor->divide(b_, elements));
+// Exponentials or divisions that follow each other, none of which needs another: their branch is for all of them. Not so
+// many that their values fill the registers.
+KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first) const {
+  constexpr int kMostLanes = 16;
+  List list;
+  int lanes = 0;
+  for (std::size_t i = first; i < stmts.size(); ++i) {
+    const auto* s = std::get_if<Apply>(&stmts[i].op);
+    if (s == nullptr || (s->op != ScalarOp::exp && s->op != ScalarOp::div)) break;
+    if (s->op == ScalarOp::exp && !s->nonpositive) break;
+    if (info(s->args[0]).dtype != DType::f32 || (s->op == ScalarOp::div && options_.fast_math)) break;
+    const auto follows = [&](const Apply* earlier) {
+      return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
+    };
+    const bool alike =
+        list.empty() || (s->op == list[0]->op && (s->op == ScalarOp::exp || s->args[1] == list[0]->args[1]));
+    lanes += info(s->result).width;
+    if (!alike || !std::all_of(list.begin(), list.end(), follows) || (!list.empty() && lanes > kMostLanes))
+      break;
+    list.push_back(s);
   }
-  values_[s.result] = std::move(out);
+  return list;
+}
+
+bool KernelEmitter::emit(const List& list) {
+  if (list.empty()) return false;
+  if (list[0]->op == ScalarOp::div) return divide(list);
+  Lanes x;
+  for (const Apply* s : list) {
+    for (int i = 0; i < info(s->result).width; ++i) x.push_back(lane(s->args[0], i));
+  }
+  const Lanes y = exp_nonpositive(b_, x);
+  const auto* next = y.begin();
+  for (const Apply* s : list) {
+    const auto* end = next + info(s->result).width;
+    values_[s->result] = Lanes(next, end);
+    next = end;
+  }
+  return true;
+}
+
+// Lanes with one divisor are divided together.
+bool KernelEmitter::divide(const List& list) {
+  constexpr double kReused = 16;  // a reciprocal costs about 20 instructions and saves 2 to 3 each time
+  const ValueId by = list[0]->args[1];
+  for (const Apply* s : list) values_[s->result] = Lanes(static_cast<std::size_t>(info(s->result).width));
+  const Lanes& divisors = lanes(by);
+  for (const auto* y = divisors.begin(); y != divisors.end(); ++y) {
+    if (std::find(divisors.begin(), y, *y) != y) continue;
+    Lanes elements;
+    llvm::SmallVector<Value**, 16> places;
+    for (const Apply* s : list) {
+      for (int i = 0; i < info(s->result).width; ++i) {
+        if (lane(by, i) != *y) continue;
+        elements.push_back(lane(s->args[0], i));
+        places.push_back(&values_[s->result][static_cast<std::size_t>(i)]);
+      }
+    }
+    const double uses =
+        divisions_[by] * static_cast<double>(std::count(divisors.begin(), divisors.end(), *y));
+    const auto divisor = Divisor::of(b_, *y, uses >= kReused);
+    if (!divisor) return false;
+    const Lanes quotients = divisor->divide(b_, elements);
+    for (std::size_t i = 0; i < places.size(); ++i) *places[i] = quotients[i];
+  }
   return true;
 }
 

@@ -24,7 +24,12 @@ class KernelEmitter {
   void count_divisions(const kernel::Block& stmts, double times);
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
-  bool divide(const kernel::Apply& s);       // false when the division instruction is to be used
+  // Statements that are emitted together, as one list of elements.
+  using List = llvm::SmallVector<const kernel::Apply*, 8>;
+  List list_at(const kernel::Block& stmts,
+               std::size_t first) const;     // none when the first is not of that kind
+  bool emit(const List& list);               // false when they are to be emitted one by one
+  bool divide(const List& list);             // false when the division instruction is to be used
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);
   void emit(const kernel::Lane& s);

@@ -95,15 +95,18 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64) {
   return f;
 }
 
-llvm::Function* exp_nonpositive_function(llvm::Module& m) {
-  constexpr const char* kName = "bz.math.exp_nonpositive.f32";
-  if (llvm::Function* known = m.getFunction(kName)) return known;
-  llvm::Type* type = llvm::Type::getFloatTy(m.getContext());
-  llvm::Function* f = math::define_internal(m, kName, llvm::FunctionType::get(type, {type}, false));
-  f->addFnAttr(llvm::Attribute::AlwaysInline);
-  math::Builder b(&f->getEntryBlock());
-  b.CreateRet(math::f32::exp_nonpositive(Real(b, f->getArg(0))).value());
-  return f;
+llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x) {
+  constexpr std::size_t kLeast = 4;  // the branch takes 4 instructions and saves 2 an element
+  const auto all = [&](Real (*f)(Real)) {
+    llvm::SmallVector<llvm::Value*, 8> y;
+    for (llvm::Value* v : x) y.push_back(f(Real(b, v)).value());
+    return y;
+  };
+  if (x.size() < kLeast) return all(math::f32::exp_nonpositive);
+  llvm::Value* least = math::fold(b, x, [](const Real& l, const Real& r) { return min(l, r); });
+  return math::branch_list(
+      Real(b, least) >= -87.0, [&] { return all(math::f32::exp_to_87); },
+      [&] { return all(math::f32::exp_nonpositive); });
 }
 
 }  // namespace bz::emit

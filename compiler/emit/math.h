@@ -10,7 +10,9 @@
 // subnormals.
 #pragma once
 
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/Function.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
 #include "ir/ops.h"
@@ -25,7 +27,9 @@ bool has_math_function(ScalarOp op);
 // its body, creating it on first use. has_math_function(op) must hold.
 llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 
-// The same of exp in f32 for arguments that are never above 0 (NaN stays NaN); a larger one gives anything.
-llvm::Function* exp_nonpositive_function(llvm::Module& m);
+// exp in f32 of arguments that are never above 0 (NaN stays NaN); a larger one gives anything. The elements of a list share
+// a branch: where none is below -87, which results that are subnormal or 0 need, they take fewer instructions. The bits of
+// an element do not depend on the others.
+llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x);
 
 }  // namespace bz::emit

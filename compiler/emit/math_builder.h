@@ -8,6 +8,7 @@
 // bit.
 #pragma once
 
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/IRBuilder.h>
 
 #include <cstdint>
@@ -176,6 +177,8 @@ inline Real copysign(const Real& a, const Real& sign) {
 // Smaller and larger of two; NaN if either is.
 inline Real min(const Real& a, const Real& b) { return detail::binary(llvm::Intrinsic::minimum, a, b); }
 inline Real max(const Real& a, const Real& b) { return detail::binary(llvm::Intrinsic::maximum, a, b); }
+// Smaller of two; the other if one is NaN.
+inline Real min_number(const Real& a, const Real& b) { return detail::binary(llvm::Intrinsic::minnum, a, b); }
 
 // c[0] + c[1] x + c[2] x^2 + ... by Horner's rule.
 inline Real polynomial(const Real& x, std::span<const double> c) {
@@ -187,9 +190,23 @@ inline Real polynomial(const Real& x, std::initializer_list<double> c) {
   return polynomial(x, std::span<const double>(c.begin(), c.size()));
 }
 
-// Emits a branch: the value of `then()` where `c` holds, of `otherwise()` elsewhere.
+// All of a list as one, pairwise.
+template <class F>
+llvm::Value* fold(Builder& b, llvm::ArrayRef<llvm::Value*> values, F combine) {
+  llvm::SmallVector<llvm::Value*, 16> v(values);
+  while (v.size() > 1) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i + 1 < v.size(); i += 2)
+      v[n++] = combine(Real(b, v[i]), Real(b, v[i + 1])).value();
+    if (v.size() % 2 == 1) v[n++] = v.back();
+    v.resize(n);
+  }
+  return v.front();
+}
+
+// Emits a branch: the values of `then()` where `c` holds, of `otherwise()` elsewhere; lists of one length.
 template <class Then, class Otherwise>
-Real branch(Int c, Then then, Otherwise otherwise) {
+llvm::SmallVector<llvm::Value*, 8> branch_list(Int c, Then then, Otherwise otherwise) {
   Builder& b = c.builder();
   llvm::Function* f = b.GetInsertBlock()->getParent();
   auto* then_block = llvm::BasicBlock::Create(b.getContext(), "then", f);
@@ -198,19 +215,31 @@ Real branch(Int c, Then then, Otherwise otherwise) {
   b.CreateCondBr(c.value(), then_block, else_block);
 
   b.SetInsertPoint(then_block);
-  Real x = then();
+  llvm::SmallVector<llvm::Value*, 8> x = then();
   then_block = b.GetInsertBlock();
   b.CreateBr(done);
   b.SetInsertPoint(else_block);
-  Real y = otherwise();
+  llvm::SmallVector<llvm::Value*, 8> y = otherwise();
   else_block = b.GetInsertBlock();
   b.CreateBr(done);
 
   b.SetInsertPoint(done);
-  llvm::PHINode* phi = b.CreatePHI(x.type(), 2);
-  phi->addIncoming(x.value(), then_block);
-  phi->addIncoming(y.value(), else_block);
-  return {b, phi};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    llvm::PHINode* phi = b.CreatePHI(x[i]->getType(), 2);
+    phi->addIncoming(x[i], then_block);
+    phi->addIncoming(y[i], else_block);
+    x[i] = phi;
+  }
+  return x;
+}
+
+// The same of one value.
+template <class Then, class Otherwise>
+Real branch(Int c, Then then, Otherwise otherwise) {
+  using List = llvm::SmallVector<llvm::Value*, 8>;
+  return {c.builder(),
+          branch_list(
+              c, [&] { return List{then().value()}; }, [&] { return List{otherwise().value()}; })[0]};
 }
 
 }  // namespace bz::emit::math

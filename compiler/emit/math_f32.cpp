@@ -31,6 +31,13 @@ Real exp_in_range(Real x) {
   return p * s * s;
 }
 
+// exp(x - n ln 2), n being the integer nearest x / ln 2.
+Real exp_reduced(Real x, Real n) {
+  Real r = fma(n, -kLn2Lo, fma(n, -kLn2Hi, x));
+  return polynomial(r, {1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166826233267784,
+                        0.00836867280304432, 0.0013821044703945518});
+}
+
 // n / (1 + e) where y is the reciprocal of 1 + e to 7 bits and minus_d is -(1 + e), rounded: one Newton step
 // and one correction of the quotient q, which leave the error of a correctly rounded division but for about
 // 2^-28. The Newton step errs to one side only; the constant above 1 centres its error. The remainder is
@@ -76,16 +83,19 @@ Real with_log_specials(Real x, Real y) {
 
 Real exp(Real x) { return exp_in_range(max(min(x, 89.0), -104.0)); }
 
+// For x in [-87, 0] the result is normal: n is added to the exponent.
+Real exp_to_87(Real x) {
+  Real t = fma(x, kLog2e, kRound);
+  Real p = exp_reduced(x, t - kRound);
+  return (p.bits() + (t.bits() << 23)).as_real();
+}
+
 // Without overflow to think of, one factor 2^(n + 64) is normal, and 2^-64 rounds the result once where it is subnormal.
 Real exp_nonpositive(Real x) {
   constexpr double kRoundRaised = kRoundBiased + 64;
   x = max(x, -104.0);
   Real t = fma(x, kLog2e, kRoundRaised);
-  Real n = t - kRoundRaised;
-  Real r = fma(n, -kLn2Lo, fma(n, -kLn2Hi, x));
-  Real p = polynomial(r, {1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166826233267784,
-                          0.00836867280304432, 0.0013821044703945518});
-  return p * power_of_two(t) * 0x1p-64;
+  return exp_reduced(x, t - kRoundRaised) * power_of_two(t) * 0x1p-64;
 }
 
 // 2^n is exact because r is 0 then; the exponent is split in halves, both biased by kRound + 254.

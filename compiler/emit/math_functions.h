@@ -14,6 +14,7 @@ llvm::Function* define_internal(llvm::Module& m, llvm::StringRef name, llvm::Fun
 namespace f32 {
 Real exp(Real x);
 Real exp_nonpositive(Real x);
+Real exp_to_87(Real x);
 Real exp2(Real x);
 Real expm1(Real x);
 Real log(Real x);

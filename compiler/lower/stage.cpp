@@ -347,15 +347,23 @@ class StageLowering {
   // Loads of all steps first: as many as possible in flight before the first use. `loaded` runs after them.
   template <class F>
   void compute(const Needs& n, std::span<Step> steps, F&& loaded) {
-    for (const bool loads : {true, false}) {
-      for (Step& s : steps) {
-        for (const ExprId id : n.varying) {
-          if ((expr(id).kind == Expr::Kind::load || keep_.contains(id)) != loads) continue;
-          const std::optional<Handle> stored = stored_value(id, s);
-          s.memo[id] = stored ? *stored : evaluate(expr(id), &s);
-        }
+    const auto is_load = [&](ExprId id) { return expr(id).kind == Expr::Kind::load || keep_.contains(id); };
+    for (Step& s : steps) {
+      for (const ExprId id : n.varying) {
+        if (!is_load(id)) continue;
+        const std::optional<Handle> stored = stored_value(id, s);
+        s.memo[id] = stored ? *stored : evaluate(expr(id), &s);
       }
-      if (loads) loaded();
+    }
+    loaded();
+    // Then `unroll` steps side by side, so that what takes a branch takes it once for all of them.
+    const auto together = static_cast<std::size_t>(s_.unroll);
+    for (std::size_t i = 0; i < steps.size(); i += together) {
+      const std::span<Step> part = steps.subspan(i, std::min(together, steps.size() - i));
+      for (const ExprId id : n.varying) {
+        if (is_load(id)) continue;
+        for (Step& s : part) s.memo[id] = evaluate(expr(id), &s);
+      }
     }
   }
   void compute(const Needs& n, std::span<Step> steps) {
