@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "compiler/fuse/access.h"
@@ -316,7 +317,7 @@ const Candidate& fastest(Choice& choice, const Candidate& preferred, const Measu
   double least = std::numeric_limits<double>::infinity();
   for (Candidate& c : choice.candidates) {
     for (const auto& [schedule, seconds] : measured) {
-      if (schedule == c.schedule) c.measured = seconds;
+      if (schedule == c.schedule && std::isfinite(seconds)) c.measured = seconds;
     }
     if (c.schedule == preferred.schedule && c.measured) least = kNoise * *c.measured;
   }

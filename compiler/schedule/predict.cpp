@@ -173,8 +173,9 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   const std::int64_t units = bounds.staged ? region.teams() : e.blocks;
   const std::int64_t iterations =
       bounds.staged ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
-  // What other stages take of the registers is not known.
-  const int resident = bounds.staged ? 1 : resident_blocks(region, s, target);
+  // What other stages take of registers and shared memory is not known.
+  const int resident = bounds.staged ? std::max(1, target.threads_per_multiprocessor / threads_of(s))
+                                     : resident_blocks(region, s, target);
   const auto clusters = static_cast<std::int64_t>(target.multiprocessors * reach(cluster) / cluster);
   const std::int64_t at_once = std::max<std::int64_t>(1, clusters) * resident;
   const double share = target.dram_bytes_per_second / target.multiprocessors;

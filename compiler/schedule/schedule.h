@@ -136,7 +136,7 @@ struct Candidate {
   bool neighbour = false;
   std::optional<double> measured = {};  // seconds of the kernel
 };
-// Seconds of kernels with these schedules on the device.
+// Seconds of kernels with these schedules on the device; infinity for one that could not be run.
 using Measurements = std::vector<std::pair<Schedule, double>>;
 struct Choice {
   Schedule schedule;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "frontends/cpp/timing.h"
@@ -88,8 +89,13 @@ class Tuner {
                         identity(kernel, simplified)};
     if (std::optional<StageTimes> known = cache_.find(key); known && covers(*known, schedules)) return *known;
     StageTimes times = measure(kernel, schedules);
-    cache_.keep(key, times);
+    // Where nothing could be run something else was wrong, memory that others had.
+    if (std::all_of(times.begin(), times.end(), runs)) cache_.keep(key, times);
     return times;
+  }
+
+  static bool runs(const Measurements& times) {
+    return std::any_of(times.begin(), times.end(), [](const auto& t) { return std::isfinite(t.second); });
   }
 
   static bool covers(const StageTimes& times, const std::vector<std::vector<Schedule>>& schedules) {
@@ -117,8 +123,9 @@ class Tuner {
         if (seconds < least) fastest = s;
         least = std::min(least, seconds);
         if (progress_) {
-          progress_(fmt::format("tune {}: {}: {:.1f} us", kernel.group.stages[stage].name, to_string(s),
-                                1e6 * seconds));
+          const std::string time =
+              std::isfinite(seconds) ? fmt::format("{:.1f} us", 1e6 * seconds) : "cannot be run";
+          progress_(fmt::format("tune {}: {}: {}", kernel.group.stages[stage].name, to_string(s), time));
         }
       }
       base[stage] = fastest;
