@@ -87,7 +87,7 @@ class RowCandidates {
 
  private:
   static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
-  static constexpr std::int64_t kLeast = 8, kMost = 128, kPreferred = 64;  // elements of a thread
+  static constexpr std::int64_t kLeast = 8, kMost = 128, kMostByClusters = 96, kPreferred = 64;  // elements of a thread
 
   std::int64_t each(int threads, int cluster) const {
     return ceil_div(size_, static_cast<std::int64_t>(threads) * cluster);
@@ -124,21 +124,26 @@ class RowCandidates {
       for (const auto& [times, by] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {8, 1}, {1, 4}}) {
         const int threads = preferred * times / by;
         if (threads < (several ? kLeastThreads : 1) || threads > kMostThreads) continue;
-        if (each(threads, cluster) >= std::min(kLeast, size_) && each(threads, cluster) <= kMost)
+        if (each(threads, cluster) >= std::min(kLeast, size_) &&
+            each(threads, cluster) <= (cluster > 1 ? kMostByClusters : kMost))
           add(s, threads, kChunk);
       }
     }
   }
 
   void add_streaming() {
-    constexpr int kChunk = 32, kShort = 256;
+    constexpr int kChunk = 32, kShort = 256, kFewThreads = 4;
     Schedule s = first_;
     if (region_.phases() > 1) {
       for (const int threads : {512, 1024}) add(s, std::min(threads, std::max(kWarp, power_at_least(each(kLeast, 1)))), kChunk / 2);
       return;
     }
-    for (int threads = 4; threads <= kMostThreads; threads *= 2) {
-      if (threads == 4 || each(threads, s.cluster) >= kLeast) add(s, threads, kChunk * (s.vector > 4 ? 2 : 1));
+    // A whole warp along a long row, which is then read in whole lines.
+    const int preferred = std::clamp(power_at_least(ceil_div(size_, kPreferred)), kFewThreads, kWarp);
+    const int chunk = kChunk * (s.vector > 4 ? 2 : 1);
+    add(s, preferred, chunk);
+    for (int threads = kFewThreads; threads <= kMostThreads; threads *= 2) {
+      if (threads != preferred && each(threads, s.cluster) >= kLeast) add(s, threads, chunk);
     }
     // Of short rows that are not aligned all vectors would be masked.
     if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {

@@ -12,19 +12,18 @@ namespace {
 // All on an H200, 2026-11. From the issue of a load to its arrival while memory is busy.
 constexpr double kLoadSeconds = 0.8e-6;
 // Threads of a block exchange what they have reduced; blocks of a cluster do.
-constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.8e-6;
+constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.4e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait: fitted to softmax of
 // rows from 32768 to 393216 in clusters of 2 to 16.
-constexpr double kClusterSeconds = 4.4e-6;
+constexpr double kClusterSeconds = 4e-6;
 // A multiprocessor reads so much faster than its share of the memory's speed, while others compute.
-constexpr double kBurst = 1.5;
+constexpr double kBurst = 2;
 // Warps of a scheduler that leave half of its time unused.
 constexpr double kIdleWarps = 0.5;
 // Instructions that a masked element takes more, in each phase, and those of a barrier.
 constexpr double kMaskInstructions = 4, kBarrierInstructions = 20;
 // Rows that are read in parts: each part takes as long as so many bytes more.
 constexpr double kSegmentBytes = 9;
-constexpr int kUsualSize = 4;  // bytes of an element
 // How sharply the largest of the three times decides.
 constexpr double kSharpness = 6;
 // Shared memory of a block that the system keeps.
@@ -101,8 +100,14 @@ bool moves_with_domain(const Region& region, const Expr& load) {
 }
 
 // Of the bytes that neighbouring threads read together, what goes beyond them for each row that they read of.
-double segments(const Schedule& s, int size) {
-  if (!s.lanes_reduced) return 1;
+double segments(const Region& region, const Schedule& s) {
+  int size = 1;
+  for (const Expr& e : region.exprs) {
+    if (e.kind == Expr::Kind::load && e.varies) size = std::max(size, size_of(e.stored));
+  }
+  // The rest of a short row is found in L1.
+  constexpr std::int64_t kShortRow = 1024;
+  if (!s.lanes_reduced || region.domain_size() * size < kShortRow) return 1;
   return 1 + kSegmentBytes / (static_cast<double>(warps_of(s).in_warp) * s.vector * size);
 }
 
@@ -146,7 +151,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       const int last = std::min(region.phase_of(r), region.phases() - 1);
       if (r.table < 0 && last == static_cast<int>(phase)) stored.add(r.node, r.offset, r.stored);
     }
-    work.from_memory = memory.bytes() * segments(s, kUsualSize);
+    work.from_memory = memory.bytes() * segments(region, s);
     work.from_cache = cache.bytes();
     work.written = stored.bytes();
     work.instructions = work.instructions / used(region, s, e) + work.exchanging;
@@ -204,11 +209,16 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     arithmetic += w.instructions / issued / (target.multiprocessors * reach(cluster));
     const double read = (w.from_memory + again) / parts / (share * kBurst);
     const double computed = w.instructions / parts / issued;
-    // What is read ahead comes while the domain before is computed and stored.
-    const bool ahead = s.prefetch > 0;
     chain += w.written / parts / (share * kBurst);
-    chain += loaded_first && !ahead ? read + computed : std::max(read, computed);
-    if (read > 0 && !ahead) chain += kLoadSeconds * load_rounds;
+    // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored.
+    const bool ahead = s.prefetch > 0;
+    const double waited = read > 0 && !ahead ? kLoadSeconds * load_rounds : 0;
+    if (loaded_first && !ahead) {
+      chain += read + computed + waited;
+    } else {
+      chain += s.keep == Keep::registers ? std::max(read, computed) + waited
+                                         : std::max({read, computed, waited});
+    }
     if (!w.exchanges) continue;
     if (s.threads_reduced > 1) chain += kExchangeSeconds;
     if (s.cluster > 1) chain += kClusterExchangeSeconds;

@@ -68,14 +68,16 @@ struct LargeCase {
   std::string program;  // of one kernel, from x to y
   std::int64_t set;     // the element of x that is 1
   double last;          // element of y
+  std::string schedule = "";
 };
 
 void check_last_block(const LargeCase& test) {
   INFO(test.program);
   const ir::Graph g = parse(test.program);
-  Compilation c = compile_for_sim(g);
+  Compilation c = compile_for_sim(g, {.schedule = test.schedule});
   REQUIRE(c.plan.kernels.size() == 1);
   PlanKernel& k = c.plan.kernels[0];
+  REQUIRE(k.cluster == 1);
   c.plan.bitcode = in_block(c.plan.bitcode, k.grid - 1);
   k.grid = 1;
   const Type in = c.plan.buffers[0].type, out = c.plan.buffers[1].type;
@@ -112,7 +114,7 @@ TEST_CASE("the last block of more than 2^31 elements or bytes is where it should
            std::int64_t{3} * 70000 * 70001 - 1, 1},
           {"graph p { %x = input f16[70000, 65537] %m = max %x {axes = [1], keepdims = true} %y = sub %m, %x "
            "output %y }",
-           std::int64_t{70000} * 65537 - 2, 1},
+           std::int64_t{70000} * 65537 - 2, 1, "lanes=reduced,vector=8,reduced=1024"},
           {fmt::format("graph p {{ %x = input f32[2, {}] %y = sum %x {{axes = [0]}} output %y }}", kMany),
            2 * kMany - 1, 1},
           {fmt::format("graph p {{ %x = input f32[{}, 2] %y = max %x {{axes = [1]}} output %y }}", kMany),
