@@ -66,6 +66,7 @@ struct Apply {  // a scalar op, lane by lane
   ScalarOp op;
   std::vector<ValueId> args;
   bool nonpositive = false;  // of exp: the argument is never above 0, or the result does not matter
+  bool apart = false;        // of exp: registers are too short to take several together
 };
 struct Fold {  // a commutative op over all lanes of `value`, pairwise
   ValueId result;

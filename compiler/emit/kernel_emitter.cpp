@@ -244,6 +244,10 @@ void KernelEmitter::emit(const Apply& s) {
   for (int i = 0; i < info(s.result).width; ++i) {
     llvm::SmallVector<Value*, 3> args;
     for (const ValueId a : s.args) args.push_back(lane(a, i));
+    if (s.nonpositive && types[0] == DType::f32) {
+      out.push_back(exp_nonpositive(b_, args)[0]);
+      continue;
+    }
     out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
   }
   values_[s.result] = std::move(out);
@@ -258,7 +262,7 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
   for (std::size_t i = first; i < stmts.size(); ++i) {
     const auto* s = std::get_if<Apply>(&stmts[i].op);
     if (s == nullptr || (s->op != ScalarOp::exp && s->op != ScalarOp::div)) break;
-    if (s->op == ScalarOp::exp && !s->nonpositive) break;
+    if (s->op == ScalarOp::exp && (!s->nonpositive || s->apart)) break;
     if (info(s->args[0]).dtype != DType::f32 || (s->op == ScalarOp::div && options_.fast_math)) break;
     const auto follows = [&](const Apply* earlier) {
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
@@ -677,7 +681,8 @@ void KernelEmitter::emit(const Shuffle& s) {
 // ---- structure ----
 
 void KernelEmitter::emit(const Turns& s) {
-  llvm::Type* type = s.next.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
+  llvm::Type* type =
+      s.next.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
   Value* teams = b_.CreateCall(primitive(simt::kBlocks, b_.getInt32Ty(), {}));
   if (k_.cluster > 1) teams = b_.CreateUDiv(teams, b_.getInt32(static_cast<std::uint32_t>(k_.cluster)));
   Value* first = b_.CreateZExtOrTrunc(vars_.at(s.first), type);

@@ -23,7 +23,7 @@ Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType res
 
 Handle KernelBuilder::exp_nonpositive(Handle x, DType type) {
   const Handle r = value(type, width(x));
-  append({Apply{r, ScalarOp::exp, {x}, true}});
+  append({Apply{r, ScalarOp::exp, {x}, true, apart_}});
   return r;
 }
 

@@ -18,6 +18,9 @@ class KernelBuilder final : public ScalarBuilder {
     lanes_fold_ = fold;
   }
 
+  // Exponentials that follow are taken one by one, or several together.
+  void take_apart(bool apart) { apart_ = apart; }
+
   // What is appended from here on helps to compute `node`.
   void at(NodeId node) { node_ = node; }
 
@@ -35,7 +38,8 @@ class KernelBuilder final : public ScalarBuilder {
   void set(kernel::ArrayId array, const Index& at, Handle value, Handle mask = kernel::kNone,
            std::optional<Index> rank = {});
   // Of the lanes that `at` and `offset` have. `mask`: of width 1.
-  void copy(kernel::ArrayId array, const Index& at, kernel::BufferId buffer, const Index& offset, Handle mask);
+  void copy(kernel::ArrayId array, const Index& at, kernel::BufferId buffer, const Index& offset,
+            Handle mask);
   void commit() { append({kernel::Commit{}}); }
   void await(int pending) { append({kernel::Await{pending}}); }
   Handle shuffle(Handle value, int mask);
@@ -89,6 +93,7 @@ class KernelBuilder final : public ScalarBuilder {
   kernel::Kernel& k_;
   int lanes_ = 1;
   bool lanes_fold_ = false;
+  bool apart_ = false;
   NodeId node_ = kNoNode;
   std::vector<kernel::Block*> blocks_;
 };

@@ -69,9 +69,16 @@ class StageLowering {
       body();
       // The next turn writes where others still read, unless a barrier of another exchange is in between.
       const bool exchanges = warps_of(s_).count > 1 || s_.cluster > 1;
-      if (exchanges && region_.reductions.size() == 1)
+      if (exchanges && exchanges_of(region_) == 1)
         b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
     });
+  }
+
+  // Phases that reduce something: the barriers of a turn.
+  static int exchanges_of(const Region& region) {
+    std::set<int> phases;
+    for (const Reduction& r : region.reductions) phases.insert(r.phase);
+    return static_cast<int>(phases.size());
   }
 
   Index rank_apart() const { return s_.cluster > 1 ? Index(0) : place_.rank; }
@@ -453,8 +460,8 @@ class StageLowering {
     });
     for (const int r : reductions) {
       if (!once) results_[r] = get_state(r, partial[r], Index(0));
-      results_[r] = across_threads(r, results_[r]);
     }
+    across_threads(reductions);
   }
 
   const Reduction& reduction(int r) const { return region_.reductions[static_cast<std::size_t>(r)]; }
@@ -540,6 +547,9 @@ class StageLowering {
   // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
   Handles lift_in_chunks(int r, std::span<Step> all) {
     b_.at(node_of(r));
+    // What stays in registers beside a chunk leaves none for two ways to take exponentials: log_softmax of f32 rows spilled
+    // hundreds of bytes (sm_90, 2026-11).
+    b_.take_apart(s_.keep == Keep::registers);
     const std::size_t chunk =
         info(reduction(r).monoid).lift_holds_elements ? static_cast<std::size_t>(s_.unroll) : all.size();
     Handles state;
@@ -547,6 +557,7 @@ class StageLowering {
       const Handles part = lift(reduction(r), all.subspan(i, std::min(chunk, all.size() - i)));
       state = i == 0 ? part : combine(r, state, part);
     }
+    b_.take_apart(false);
     return state;
   }
 
@@ -618,50 +629,62 @@ class StageLowering {
     return combine(r, first, second);
   }
 
-  // Over the lanes of a warp by shuffles, over the warps of the block and the blocks of the cluster through shared memory.
-  // Every thread of the domain ends with the whole.
-  Handles across_threads(int r, Handles state) {
-    b_.at(node_of(r));
+  // The results of a phase, over the lanes of a warp by shuffles, over the warps of the block and the blocks of the cluster
+  // through shared memory, with one barrier for all. Every thread of the domain ends with the whole.
+  void across_threads(const std::vector<int>& reductions) {
     const auto [stride, in_warp, warps] = warps_of(s_);
-    for (int d = 1; d < in_warp; d *= 2) state = exchange(r, state, d * stride, d);
+    for (const int r : reductions) {
+      b_.at(node_of(r));
+      for (int d = 1; d < in_warp; d *= 2) results_[r] = exchange(r, results_[r], d * stride, d);
+    }
+    if (reductions.empty()) return;
     if (warps > 1) {
       const Index warp = floordiv(place_.thread_reduced, in_warp);
       const IndexBound first{mod(place_.thread_reduced, in_warp), 0, 1};
-      state =
-          gather(r, state, "part", warps, kernel::Scope::block, [&](const auto& arrays, const auto& slot) {
-            b_.when(b_.inside({first}), [&] { set_state(arrays, state, slot(warp)); });
-          });
+      gather(reductions, "part", warps, kernel::Scope::block, first, warp);
     }
     if (s_.cluster > 1) {  // thread i of a domain writes to block i
-      const Index to = mod(place_.thread_reduced, s_.cluster);
       const IndexBound writes{place_.thread_reduced, 0, s_.cluster};
-      state = gather(r, state, "block", s_.cluster, kernel::Scope::cluster,
-                     [&](const auto& arrays, const auto& slot) {
-                       b_.when(b_.inside({writes}), [&] { set_state(arrays, state, slot(share_), to); });
-                     });
+      gather(reductions, "block", s_.cluster, kernel::Scope::cluster, writes, share_,
+             mod(place_.thread_reduced, s_.cluster));
     }
-    return state;
   }
 
-  // The states of `parts` warps or blocks as one. `write` puts them in shared memory, each in its slot.
-  template <class F>
-  Handles gather(int r, Handles state, std::string_view name, int parts, kernel::Scope scope, F&& write) {
-    const std::vector<DType> types = state_dtypes(r);
-    const auto slot = [&](const Index& part) {
-      return s_.lanes_reduced ? place_.thread_kept * parts + part
-                              : part * s_.threads_kept + place_.thread_kept;
+  // The states of `parts` warps or blocks as one. Threads inside `writes` put theirs into the slot of `part` in shared memory, of
+  // the block `to` of the cluster.
+  void gather(const std::vector<int>& reductions, std::string_view name, int parts, kernel::Scope scope,
+              const IndexBound& writes, const Index& part, const std::optional<Index>& to = {}) {
+    const auto slot = [&](const Index& p) {
+      return s_.lanes_reduced ? place_.thread_kept * parts + p : p * s_.threads_kept + place_.thread_kept;
     };
-    std::vector<kernel::ArrayId> arrays;
-    for (std::size_t c = 0; c < types.size(); ++c) {
-      arrays.push_back(b_.array(array_name(name, r, c), types[c],
-                                static_cast<std::int64_t>(parts) * s_.threads_kept * state_width(),
-                                kernel::Space::shared));
+    std::map<int, std::vector<kernel::ArrayId>> arrays;
+    for (const int r : reductions) {
+      const std::vector<DType> types = state_dtypes(r);
+      for (std::size_t c = 0; c < types.size(); ++c) {
+        arrays[r].push_back(b_.array(array_name(name, r, c), types[c],
+                                     static_cast<std::int64_t>(parts) * s_.threads_kept * state_width(),
+                                     kernel::Space::shared));
+      }
     }
-    write(arrays, slot);
+    b_.when(b_.inside({writes}), [&] {
+      for (const int r : reductions) {
+        b_.at(node_of(r));
+        set_state(arrays[r], results_[r], slot(part), to);
+      }
+    });
     b_.barrier(scope);
+    for (const int r : reductions) {
+      b_.at(node_of(r));
+      results_[r] = whole(r, arrays[r], name, parts, slot);
+    }
+  }
+
+  template <class F>
+  Handles whole(int r, const std::vector<kernel::ArrayId>& arrays, std::string_view name, int parts,
+                F&& slot) {
     const auto [stride, in_warp, warps] = warps_of(s_);
     if (in_warp >= parts) {  // one partial result a lane
-      state = get_state(r, arrays, slot(mod(place_.thread_reduced, parts)));
+      Handles state = get_state(r, arrays, slot(mod(place_.thread_reduced, parts)));
       for (int d = 1; d < parts; d *= 2) state = exchange(r, state, d * stride, d);
       return state;
     }

@@ -87,10 +87,18 @@ class RowCandidates {
 
  private:
   static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
-  static constexpr std::int64_t kLeast = 8, kMost = 128, kMostByClusters = 96, kPreferred = 64;  // elements of a thread
+  static constexpr std::int64_t kLeast = 8, kPreferred = 64;  // elements of a thread
 
   std::int64_t each(int threads, int cluster) const {
     return ceil_div(size_, static_cast<std::int64_t>(threads) * cluster);
+  }
+
+  // For 128 bytes each. Rows of f32 leave time to exchange, and are read by whole warps: 256 elements at 98 % of the speed of a
+  // copy by 32 threads, 95 % by 4. Rows of 16-bit elements do not: 93 % by 8 threads, 83 % by 16 (softmax, H200, 2026-11).
+  int kept_threads(int cluster) const {
+    const bool narrow = first_.vector > 4;
+    const int threads = power_at_least(ceil_div(size_, (narrow ? kPreferred : kPreferred / 2) * cluster));
+    return narrow ? threads : std::max(threads, std::min(kWarp, power_at_least(size_ / first_.vector)));
   }
 
   // Small domains share a block, as long as all multiprocessors have work. `chunk`: elements between two combinations.
@@ -119,27 +127,43 @@ class RowCandidates {
         add(s, std::min(kMostThreads, std::max(64, power_at_least(each(32, cluster)))), kChunk);
         continue;
       }
-      const bool several = cluster > 1 || prefetch > 0;
-      const int preferred = std::min(kMostThreads, power_at_least(ceil_div(size_, kPreferred * cluster)));
+      const Range range = kept_range(s);
+      const int preferred = std::clamp(kept_threads(cluster), 1, kMostThreads);
       for (const auto& [times, by] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {8, 1}, {1, 4}}) {
         const int threads = preferred * times / by;
-        if (threads < (several ? kLeastThreads : 1) || threads > kMostThreads) continue;
-        if (each(threads, cluster) >= std::min(kLeast, size_) &&
-            each(threads, cluster) <= (cluster > 1 ? kMostByClusters : kMost))
+        if (threads < range.threads || threads > range.most_threads) continue;
+        if (each(threads, cluster) >= std::min(range.least, size_) && each(threads, cluster) <= range.most)
           add(s, threads, kChunk);
       }
     }
+  }
+
+  // Threads, and elements of each, that are worth a prediction. Small blocks of a cluster wait for each other more often than
+  // they hide it, and rows of f32 gain by reading ahead only where one block fills a multiprocessor. Milliseconds of f32 (H200,
+  // 2026-11): softmax of 65536 by 4 x 256 threads 0.60, 8 x 128 0.60, 2 x 512 ahead 0.58, 4 x 256 ahead 0.69; l1 norm of
+  // 65535 by 4 x 256 4.4, 8 x 128 4.9; layer_norm of 262144 by 8 x 512 ahead 0.68, 16 x 128 0.86.
+  struct Range {
+    int threads, most_threads;
+    std::int64_t least, most;
+  };
+  Range kept_range(const Schedule& s) const {
+    const bool narrow = s.vector > 4;
+    if (s.cluster == 1 && s.prefetch == 0) return {1, kMostThreads, 8, 128};
+    if (!narrow && s.prefetch > 0) return {512, s.cluster > 1 ? 512 : 0, 8, 64};
+    if (!narrow && s.cluster > 1) return {256, 512, 33, 96};
+    return {kLeastThreads, kMostThreads, 8, s.cluster > 1 ? 96 : 128};
   }
 
   void add_streaming() {
     constexpr int kChunk = 32, kShort = 256, kFewThreads = 4;
     Schedule s = first_;
     if (region_.phases() > 1) {
-      for (const int threads : {512, 1024}) add(s, std::min(threads, std::max(kWarp, power_at_least(each(kLeast, 1)))), kChunk / 2);
+      for (const int threads : {512, 1024})
+        add(s, std::min(threads, std::max(kWarp, power_at_least(each(kLeast, 1)))), kChunk / 2);
       return;
     }
-    // A whole warp along a long row, which is then read in whole lines.
-    const int preferred = std::clamp(power_at_least(ceil_div(size_, kPreferred)), kFewThreads, kWarp);
+    // Long rows are read in whole lines, by several warps.
+    const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), kFewThreads, 512);
     const int chunk = kChunk * (s.vector > 4 ? 2 : 1);
     add(s, preferred, chunk);
     for (int threads = kFewThreads; threads <= kMostThreads; threads *= 2) {
@@ -206,12 +230,8 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
     }
     // Rows of columns that are not aligned are read in whole lines by blocks that have several of them under way: sums over
     // the middle axis of 128 x 4096 x 4095 took 2.05 ms so, and 2.45 with one (H200, 2026-11).
-    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * kTogether && vectors >= 1024) {
-      const int before = s.threads_reduced;
-      s.threads_reduced = std::max(before, 8);
-      add();
-      s.threads_reduced = before;
-    }
+    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * kTogether && vectors >= 1024)
+      s.threads_reduced = std::max(s.threads_reduced, 8);
     add();
   }
   return out;

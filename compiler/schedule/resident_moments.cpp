@@ -1,17 +1,18 @@
-// moments of a domain that stays in registers: three sums over it instead of one pass with a large state.
+// moments of a domain that stays in registers: two passes of sums over it instead of one with a large state.
 //
-//   S  = sum of x                      hi = S / n
-//   E  = sum of d,  d = x - hi         lo = E / n
-//   M2 = sum of e^2, e = d - lo
+//   S = sum of x - p                    p is the first element; hi = p + S / n
+//   E = sum of d, Q = sum of d^2        d = x - hi; lo = E / n, M2 = Q - lo E
 //
-// hi need only be near the mean: what it lacks is lo. e is what norms go on with. Nothing is divided, compared or selected
-// for an element.
+// hi is the mean but for rounding, and what it lacks is lo, so that nothing cancels in M2 (the corrected two-pass algorithm of
+// Chan, Golub and LeVeque 1983). A constant domain has S = 0, hi = p and M2 = 0 exactly. Norms go on with d - lo. Nothing is
+// divided, compared or selected for an element.
 //
 // S is finite unless an element is infinite or NaN, or the sum overflows. Then, in the same instructions, d is (x - p) / 2^32
-// with p the first element (0 if that is not finite) and e is 2^32 (d - lo): finite elements have their mean, equal ones
-// deviations of 0, and infinite ones the infinity or NaN that the state has.
+// (p is 0 if the first element is not finite) and the deviation is 2^32 (d - lo): finite elements have their mean, and infinite
+// ones the infinity or NaN that the state has.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "compiler/schedule/resident.h"
 
@@ -104,22 +105,28 @@ struct Sums {
 Sums sums(Appender& a, ExprId x, double n) {
   constexpr double kScale = 0x1p+32;  // no domain has more elements
   const ExprId zero = a.constant(0), one = a.constant(1), inverse = a.constant(1 / n);
-  const ExprId s = a.sum(x), near = a.test(ScalarOp::isfinite, {s});
   const ExprId p = a.first(x), pivot = a.map(ScalarOp::select, {a.test(ScalarOp::isfinite, {p}), p, zero});
+  const ExprId s = a.sum(a.map(ScalarOp::sub, {x, pivot})), near = a.test(ScalarOp::isfinite, {s});
   const ExprId down = a.map(ScalarOp::select, {near, one, a.constant(1 / kScale)});
   const ExprId up = a.map(ScalarOp::select, {near, one, a.constant(kScale)});
-  const ExprId mean = a.map(ScalarOp::mul, {s, inverse});
+  const ExprId mean = a.map(ScalarOp::add, {pivot, a.map(ScalarOp::mul, {s, inverse})});
   const ExprId hi =
       a.map(ScalarOp::select, {near, mean, a.map(ScalarOp::mul, {pivot, a.constant(1 / kScale)})});
   const ExprId d = a.map(ScalarOp::fma, {x, down, a.map(ScalarOp::neg, {hi})});
+  const ExprId e = a.sum(d), q = a.sum(a.map(ScalarOp::mul, {d, d}));
   // Finite elements can have infinite differences: then so is the sum of their squares, and hi is the mean.
-  const ExprId e = a.sum(d);
   const ExprId overflow =
       a.test(ScalarOp::logical_and, {near, a.test(ScalarOp::logical_not, {a.test(ScalarOp::isfinite, {e})})});
   const ExprId lo = a.map(ScalarOp::select, {overflow, zero, a.map(ScalarOp::mul, {e, inverse})});
   const ExprId deviation =
       a.map(ScalarOp::fma, {d, up, a.map(ScalarOp::neg, {a.map(ScalarOp::mul, {lo, up})})});
-  const ExprId m2 = a.sum(a.map(ScalarOp::mul, {deviation, deviation}));
+  // What is not near has squares beyond all numbers, or an infinite element: then e is infinite or NaN.
+  const ExprId near_m2 = a.map(ScalarOp::fma, {a.map(ScalarOp::neg, {lo}), e, q});
+  const ExprId far_m2 = a.map(
+      ScalarOp::add, {a.map(ScalarOp::sub, {e, e}), a.constant(std::numeric_limits<double>::infinity())});
+  const ExprId m2 =
+      a.map(ScalarOp::select, {a.test(ScalarOp::logical_and, {near, a.test(ScalarOp::isfinite, {e})}),
+                               near_m2, a.map(ScalarOp::select, {near, q, far_m2})});
   const ExprId far_mean = a.map(ScalarOp::mul, {a.map(ScalarOp::add, {hi, lo}), up});
   return {{a.constant(n), a.map(ScalarOp::select, {near, hi, far_mean}),
            a.map(ScalarOp::select, {near, lo, zero}), m2},
