@@ -141,8 +141,8 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     }
     for (const Reduction& r : region.reductions) {
       if (r.phase != static_cast<int>(phase)) continue;
-      work.instructions += elements * (instructions_of(r) + instructions_to_combine(r) / folded +
-                                       part * kMaskInstructions);
+      work.instructions +=
+          elements * (instructions_of(r) + instructions_to_combine(r) / folded + part * kMaskInstructions);
       work.exchanging += exchange_instructions(region, s, e, r);
       work.exchanges = true;
     }
@@ -216,8 +216,8 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     if (loaded_first && !ahead) {
       chain += read + computed + waited;
     } else {
-      chain += s.keep == Keep::registers ? std::max(read, computed) + waited
-                                         : std::max({read, computed, waited});
+      chain +=
+          s.keep == Keep::registers ? std::max(read, computed) + waited : std::max({read, computed, waited});
     }
     if (!w.exchanges) continue;
     if (s.threads_reduced > 1) chain += kExchangeSeconds;
