@@ -156,20 +156,25 @@ class RowCandidates {
   }
 
   void add_streaming() {
-    constexpr int kChunk = 32, kShort = 256, kFewThreads = 4;
+    constexpr int kChunk = 32, kShort = 256;
     Schedule s = first_;
     if (region_.phases() > 1) {
       for (const int threads : {512, 1024})
         add(s, std::min(threads, std::max(kWarp, power_at_least(each(kLeast, 1)))), kChunk / 2);
       return;
     }
-    // Long rows are read in whole lines, by several warps.
-    const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), kFewThreads, 512);
+    // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
+    constexpr std::int64_t kFewChunks = 16;
+    const int few = size_ <= kShort ? 4 : 8;
+    const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, 512);
     const int chunk = kChunk * (s.vector > 4 ? 2 : 1);
-    add(s, preferred, chunk);
-    for (int threads = std::max(kFewThreads, preferred / 4); threads <= std::min(kMostThreads, 4 * preferred);
-         threads *= 2) {
-      if (threads != preferred && each(threads, s.cluster) >= kLeast) add(s, threads, chunk);
+    for (const auto& [times, by] : {std::pair{1, 1}, {1, 4}, {1, 2}, {2, 1}, {4, 1}}) {
+      const int threads = preferred * times / by;
+      if (threads < few || threads > kMostThreads) continue;
+      if (threads != preferred && each(threads, s.cluster) < kLeast) continue;
+      const bool partly = size_ % (static_cast<std::int64_t>(threads) * chunk) != 0;
+      if (partly && each(threads, s.cluster) < kFewChunks * chunk) add(s, threads, chunk / 2);
+      add(s, threads, chunk);
     }
     // Of short rows that are not aligned all vectors would be masked.
     if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
