@@ -3,9 +3,13 @@
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/PatternMatch.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -176,6 +180,30 @@ void optimize(llvm::Module& m, llvm::TargetMachine& machine) {
   passes.run(m, modules);
 }
 
+bool is_negated_for_extremum(const llvm::Instruction& i) {
+  using namespace llvm::PatternMatch;
+  if (!i.getType()->isIntegerTy(32) || !match(&i, m_Neg(m_Value()))) return false;
+  return llvm::any_of(i.users(), [](const llvm::User* u) { return llvm::isa<llvm::MinMaxIntrinsic>(u); });
+}
+
+// ptxas 13.0 and the driver of CUDA 13.0 lose the sign of a negated operand when they make one instruction of two maxima or
+// minima of i32 (sm_90). A complement that they do not see through, plus one, is the same number.
+void hide_negations(llvm::Module& m) {
+  llvm::SmallVector<llvm::Instruction*, 8> found;
+  for (llvm::Function& f : m) {
+    for (llvm::Instruction& i : llvm::instructions(f)) {
+      if (is_negated_for_extremum(i)) found.push_back(&i);
+    }
+  }
+  for (llvm::Instruction* i : found) {
+    llvm::IRBuilder<> b(i);
+    auto* type = llvm::FunctionType::get(b.getInt32Ty(), {b.getInt32Ty()}, false);
+    auto* complement = llvm::InlineAsm::get(type, "not.b32 $0, $1;", "=r,r", /*hasSideEffects=*/false);
+    i->replaceAllUsesWith(b.CreateAdd(b.CreateCall(complement, {i->getOperand(1)}), b.getInt32(1)));
+    i->eraseFromParent();
+  }
+}
+
 void verify(llvm::Module& m) {
   std::string problem;
   llvm::raw_string_ostream stream(problem);
@@ -204,6 +232,7 @@ Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, con
   bind_primitives(m, kernels, target.sm);
   verify(m);
   optimize(m, *machine);
+  hide_negations(m);
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
