@@ -109,12 +109,16 @@ class StageLowering {
   void place_kept(const Index& block) {
     block_ = block;
     Index flat = block * s_.threads_kept + place_.thread_kept;
-    if (!s_.lanes_reduced) flat = flat * s_.vector + lane_;
+    Index bound = flat;
+    if (!s_.lanes_reduced) {
+      flat = flat * s_.vector + lane_;
+      bound = region_.domains() % s_.vector == 0 ? flat - lane_ : flat;
+    }
     kept_.clear();
     spread(region_.outer, place_.outer, kept_);
     spread(region_.kept, flat, kept_);
     // At the tail, threads without a domain of their own still take part in shuffles and barriers.
-    row_bounds_ = {{flat, 0, region_.domains()}};
+    row_bounds_ = {{bound, 0, region_.domains()}};
     if (row_bounds_[0].always()) row_bounds_.clear();
   }
 
@@ -137,11 +141,14 @@ class StageLowering {
     Step s;
     const Index vectors = group * s_.unroll + Index(u);  // before this one, of the thread
     Index flat = (vectors * s_.cluster + share_) * s_.threads_reduced + place_.thread_reduced;
+    // One question for a vector that is inside as a whole or not at all, else one for each lane.
+    Index bound = flat;
     if (s_.lanes_reduced) {
       flat = flat * s_.vector + lane_;
       if (extent_.shifted) flat = flat - at(aligned_start(region_, s_), nullptr);
+      bound = !extent_.shifted && region_.domain_size() % s_.vector == 0 ? flat - lane_ : flat;
     }
-    if (masked) s.bounds = {{flat, 0, region_.domain_size()}};
+    if (masked) s.bounds = {{bound, 0, region_.domain_size()}};
     spread(region_.reduced, flat, s.reduced);
     s.slot = slot(vectors, extent_.groups * s_.unroll);
     if (s_.prefetch > 0) {

@@ -77,7 +77,9 @@ class RowCandidates {
 
   std::vector<Schedule> list() {
     if (region_.phases() > 1) {
-      for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
+      // Rows of f32 have few candidates that read ahead, which are the best where they can serve (kept_range).
+      const int first = first_.vector <= 4 ? 1 : 0;
+      for (const int prefetch : {first, 1 - first}) add_kept(Keep::registers, prefetch);
       // Shared memory holds more, and takes the forms of few phases with it.
       if (out_.empty()) add_kept(Keep::shared, 0);
     }
@@ -150,7 +152,8 @@ class RowCandidates {
   Range kept_range(const Schedule& s) const {
     const bool narrow = s.vector > 4;
     if (s.cluster == 1 && s.prefetch == 0) return {1, kMostThreads, 8, 128};
-    if (!narrow && s.prefetch > 0) return {512, s.cluster > 1 ? 512 : 0, 8, 64};
+    const bool aligned = size_ % s.vector == 0;
+    if (!narrow && s.prefetch > 0) return {512, s.cluster > 1 && aligned ? 512 : 0, 33, 64};
     if (!narrow && s.cluster > 1) return {256, 512, 33, 96};
     return {kLeastThreads, kMostThreads, 8, s.cluster > 1 ? 96 : 128};
   }
