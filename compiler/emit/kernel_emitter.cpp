@@ -615,11 +615,12 @@ Value* KernelEmitter::valid_bytes(const Place& from, const Index& offset, int n,
   return b_.CreateSelect(starts, valid, b_.getInt32(0));
 }
 
-// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; smaller ones are loaded and stored.
+// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; elements of smaller ones are loaded and stored.
 void KernelEmitter::emit(const Copy& s) {
   constexpr int kLeastBytes = 4;
   const Place from = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), to = place(s.array);
-  const int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  if (n * size_of(from.dtype) < kLeastBytes) n = 1;
   const int bytes = n * size_of(from.dtype);
   for (int i = 0; i < s.width; i += n) {
     const Index offset = with_lane(s.offset, i);
