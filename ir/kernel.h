@@ -121,7 +121,7 @@ struct Set {
 };
 // ---- asynchronous copies ---- (of a thread to shared memory that only it reads; they may land at any time until the thread
 // has waited for them, and what was there before is gone when one starts)
-struct Copy {  // lanes of a buffer; 0 for those beyond its end, and for all under a false mask
+struct Copy {  // lanes of a buffer; 0 for those outside of it, and for all under a false mask
   ArrayId array;
   Index at;
   BufferId buffer;

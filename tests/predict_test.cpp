@@ -113,3 +113,11 @@ TEST_CASE("predict: columns") {
   check_order(kTail, {tail(2, 8), tail(2, 4), tail(2, 2)});
   check_order(kTail, {tail(2, 8), tail(4, 8)});
 }
+
+TEST_CASE("predict: blocks of as many threads where vectors are more than an int counts") {
+  for (const char* n : {"1048576", "17179869184"}) {
+    INFO(n << " elements");
+    const Compilation c = schedule(fmt::format("graph g {{ %x = input f32[{}] %y = exp %x output %y }}", n));
+    CHECK(threads_of(c.kernels.at(0).choices.at(0).schedule) == 256);
+  }
+}

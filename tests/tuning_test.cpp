@@ -144,6 +144,18 @@ TEST_CASE("tuning: a damaged file is none") {
   CHECK(cache.find(some_key()) == some_times());
 }
 
+TEST_CASE("tuning: a folder in place of a file is no error") {
+  const CacheFolder folder;
+  const TuningCache cache(tuning_folder());
+  cache.keep(some_key(), some_times());
+  const fs::path file = folder.files()[0];
+  fs::remove(file);
+  fs::create_directories(file / "inner");
+  CHECK(!cache.find(some_key()));
+  cache.keep(some_key(), some_times());
+  CHECK(folder.files() == std::vector{file});
+}
+
 TEST_CASE("tuning: a folder that cannot be written is no error") {
   const TuningCache cache("/dev/null/braze");
   cache.keep(some_key(), some_times());

@@ -593,8 +593,8 @@ void KernelEmitter::emit(const Set& s) {
 
 // ---- asynchronous copies ----
 
-// How many bytes of `n` elements from `offset` on are copied: not those beyond the end of the buffer, none under a false
-// mask. Null when it is always all.
+// How many bytes of `n` elements from `offset` on are copied: not those beyond the end of the buffer, none before its
+// beginning or under a false mask. Null when it is always all.
 Value* KernelEmitter::valid_bytes(const Place& from, const Index& offset, int n, ValueId mask) {
   const auto number = [&](std::int64_t v) { return b_.getInt64(static_cast<std::uint64_t>(v)); };
   Value* valid = nullptr;
@@ -604,16 +604,23 @@ Value* KernelEmitter::valid_bytes(const Place& from, const Index& offset, int n,
     left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, number(0));
     valid = b_.CreateTrunc(b_.CreateMul(left, number(size_of(from.dtype))), b_.getInt32Ty());
   }
-  if (mask == kNone) return valid;
+  Value* starts = mask == kNone ? nullptr : lane(mask, 0);
+  // Where rows are aligned to another access; a piece is an aligned one, so all of it lies before the beginning.
+  if (offset.lo() < 0) {
+    Value* begun = inside({{offset, 0, from.elements}}, 0);
+    starts = starts == nullptr ? begun : b_.CreateAnd(starts, begun);
+  }
+  if (starts == nullptr) return valid;
   if (valid == nullptr) valid = b_.getInt32(static_cast<std::uint32_t>(n * size_of(from.dtype)));
-  return b_.CreateSelect(lane(mask, 0), valid, b_.getInt32(0));
+  return b_.CreateSelect(starts, valid, b_.getInt32(0));
 }
 
-// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; smaller ones are loaded and stored.
+// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; elements of smaller ones are loaded and stored.
 void KernelEmitter::emit(const Copy& s) {
   constexpr int kLeastBytes = 4;
   const Place from = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), to = place(s.array);
-  const int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  if (n * size_of(from.dtype) < kLeastBytes) n = 1;
   const int bytes = n * size_of(from.dtype);
   for (int i = 0; i < s.width; i += n) {
     const Index offset = with_lane(s.offset, i);

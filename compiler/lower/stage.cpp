@@ -287,9 +287,8 @@ class StageLowering {
         if (e.index.is_constant() && e.where.empty()) bounds.clear();
         if (e.table >= 0) {
           const kernel::ArrayId table = kernel_.tables[static_cast<std::size_t>(e.table)];
-          const std::int64_t elements = kernel_.out.kernel.arrays[static_cast<std::size_t>(table)].elements;
-          if (offset.lo() >= 0 && offset.hi() < elements) bounds.clear();
-          return b_.get(table, offset, e.dtype, mask(std::move(bounds), step));
+          if (in_table(table, offset).always()) bounds.clear();
+          return b_.get(table, offset, e.dtype, guarded(table, offset, mask(std::move(bounds), step)));
         }
         return b_.load(kernel_.sources.at(e.source), offset, mask(std::move(bounds), step), e.dtype);
       }
@@ -311,6 +310,15 @@ class StageLowering {
       case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
     }
     throw InternalError("an expression of no kind");
+  }
+
+  IndexBound in_table(kernel::ArrayId table, const Index& offset) const {
+    return {offset, 0, kernel_.out.kernel.arrays[static_cast<std::size_t>(table)].elements};
+  }
+  // A place in a table is guarded where its index cannot be seen to lie inside, though what it is made of does.
+  Handle guarded(kernel::ArrayId table, const Index& offset, Handle mask) {
+    const IndexBound inside = in_table(table, offset);
+    return mask != kNone || inside.always() ? mask : b_.inside({inside});
   }
 
   // x - max x: never above 0.
@@ -497,6 +505,7 @@ class StageLowering {
     b_.at(root.node);
     if (root.table < 0) return b_.store(kernel_.roots.at({root.node, root.temporary}), offset, value, mask);
     const kernel::ArrayId table = kernel_.tables[static_cast<std::size_t>(root.table)];
+    mask = guarded(table, offset, mask);
     if (place_.cluster == 1) return b_.set(table, offset, value, mask);
     const IndexVar rank = b_.var("to", place_.cluster);
     b_.loop(rank, kernel::Level::serial, [&] { b_.set(table, offset, value, mask, Index::var(rank)); });

@@ -15,11 +15,15 @@ namespace bz::compiler {
 namespace {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+// Powers of two. Nothing that they count has more than the largest of them: threads, elements of a thread.
+constexpr std::int64_t kMostPower = 1 << 30;
 int power_at_least(std::int64_t n) {
-  return n <= 1 ? 1 : static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+  return static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(n, 1, kMostPower))));
 }
 int power_at_most(std::int64_t n) {
-  return n <= 1 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(n)));
+  return static_cast<int>(
+      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(n, 1, kMostPower))));
 }
 
 // Elements in 16 bytes of the widest type that is contiguous along the variable.

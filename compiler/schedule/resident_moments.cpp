@@ -7,9 +7,8 @@
 // Chan, Golub and LeVeque 1983). A constant domain has S = 0, hi = p and M2 = 0 exactly. Norms go on with d - lo. Nothing is
 // divided, compared or selected for an element.
 //
-// S is finite unless an element is infinite or NaN, or the sum overflows. Then, in the same instructions, d is (x - p) / 2^32
-// (p is 0 if the first element is not finite) and the deviation is 2^32 (d - lo): finite elements have their mean, and infinite
-// ones the infinity or NaN that the state has.
+// S is finite unless an element is infinite or NaN, or the sum overflows. Then, in the same instructions, d is x / 2^32 and the
+// deviation is 2^32 (d - lo): finite elements have their mean, and infinite ones the infinity or NaN that the state has.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -105,13 +104,13 @@ struct Sums {
 Sums sums(Appender& a, ExprId x, double n) {
   constexpr double kScale = 0x1p+32;  // no domain has more elements
   const ExprId zero = a.constant(0), one = a.constant(1), inverse = a.constant(1 / n);
-  const ExprId p = a.first(x), pivot = a.map(ScalarOp::select, {a.test(ScalarOp::isfinite, {p}), p, zero});
-  const ExprId s = a.sum(a.map(ScalarOp::sub, {x, pivot})), near = a.test(ScalarOp::isfinite, {s});
+  const ExprId p = a.first(x);
+  const ExprId s = a.sum(a.map(ScalarOp::sub, {x, p})), near = a.test(ScalarOp::isfinite, {s});
   const ExprId down = a.map(ScalarOp::select, {near, one, a.constant(1 / kScale)});
   const ExprId up = a.map(ScalarOp::select, {near, one, a.constant(kScale)});
-  const ExprId mean = a.map(ScalarOp::add, {pivot, a.map(ScalarOp::mul, {s, inverse})});
-  const ExprId hi =
-      a.map(ScalarOp::select, {near, mean, a.map(ScalarOp::mul, {pivot, a.constant(1 / kScale)})});
+  const ExprId mean = a.map(ScalarOp::add, {p, a.map(ScalarOp::mul, {s, inverse})});
+  // What is not near has no pivot: its distance to the mean may be beyond all numbers.
+  const ExprId hi = a.map(ScalarOp::select, {near, mean, zero});
   const ExprId d = a.map(ScalarOp::fma, {x, down, a.map(ScalarOp::neg, {hi})});
   const ExprId e = a.sum(d), q = a.sum(a.map(ScalarOp::mul, {d, d}));
   // Finite elements can have infinite differences: then so is the sum of their squares, and hi is the mean.
@@ -127,7 +126,7 @@ Sums sums(Appender& a, ExprId x, double n) {
   const ExprId m2 =
       a.map(ScalarOp::select, {a.test(ScalarOp::logical_and, {near, a.test(ScalarOp::isfinite, {e})}),
                                near_m2, a.map(ScalarOp::select, {near, q, far_m2})});
-  const ExprId far_mean = a.map(ScalarOp::mul, {a.map(ScalarOp::add, {hi, lo}), up});
+  const ExprId far_mean = a.map(ScalarOp::mul, {lo, up});
   return {{a.constant(n), a.map(ScalarOp::select, {near, hi, far_mean}),
            a.map(ScalarOp::select, {near, lo, zero}), m2},
           deviation};

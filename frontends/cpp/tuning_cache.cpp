@@ -90,6 +90,8 @@ std::optional<StageTimes> TuningCache::find(const TuningKey& key) const {
     return read_times(json.at("stages"));
   } catch (const Json::exception&) {
     return std::nullopt;
+  } catch (const std::ios_base::failure&) {  // no file, a folder
+    return std::nullopt;
   } catch (const Error&) {  // of a schedule
     return std::nullopt;
   }

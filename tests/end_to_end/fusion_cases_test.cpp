@@ -232,3 +232,17 @@ TEST_CASE("a pad after a reduction does not narrow the reduction") {
     check_all_ways(g);
   }
 }
+
+TEST_CASE("places in a table whose indices cannot be seen to lie inside") {
+  CompileOptions options;
+  options.target = *parse_target("sm_90");
+  options.last = Stage::kernel;
+  const Compilation c = compile(parse("graph t { %x = input f64[16, 1, 31, 17, 3, 127]"
+                                      " %m = max %x {axes = [1, 4], keepdims = true} %d = sub %x, %m"
+                                      " %t = permute %d {perm = [2, 5, 4, 3, 1, 0]}"
+                                      " %s = sum %t {axes = [1, 4], keepdims = true}"
+                                      " %y = mul %t, %s output %y }"),
+                                options);
+  REQUIRE(c.kernels.size() == 1);
+  CHECK(c.kernels[0].group.tables.size() == 1);
+}

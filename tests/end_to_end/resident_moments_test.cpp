@@ -98,6 +98,7 @@ TEST_CASE("rows in registers have the infinities and NaN of rows read once") {
       one(0, kNan),
       one(199, kNan),
       one(7, 3e38),
+      [](int i) { return i == 0 ? 3e38 : -3e38; },  // farther from the first than all numbers
   };
   const ir::Graph g = program("f32", kWidth);
   for (std::size_t k = 0; k < kinds.size(); ++k) {
