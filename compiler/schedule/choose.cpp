@@ -62,8 +62,9 @@ void set_threads(Schedule& s, const Region& region, int threads) {
 // apart. First those with 32 to 64 elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
-  RowCandidates(const Region& region, const Target& target, int full, int team)
-      : region_(region), target_(target), size_(region.domain_size()) {
+  // `exchanges`: of the form that stays in registers, in a turn.
+  RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges)
+      : region_(region), target_(target), size_(region.domain_size()), exchanges_(exchanges) {
     const std::int64_t inner = region.reduced.back().extent;
     first_.lanes_reduced = true;
     first_.vector = full;
@@ -148,7 +149,8 @@ class RowCandidates {
   // Threads, and elements of each, that are worth a prediction. Small blocks of a cluster wait for each other more often than
   // they hide it, and rows of f32 gain by reading ahead only where one block fills a multiprocessor. Milliseconds of f32 (H200,
   // 2026-11): softmax of 65536 by 4 x 256 threads 0.60, 8 x 128 0.60, 2 x 512 ahead 0.58, 4 x 256 ahead 0.69; l1 norm of
-  // 65535 by 4 x 256 4.4, 8 x 128 4.9; layer_norm of 262144 by 8 x 512 ahead 0.68, 16 x 128 0.86.
+  // 65535 by 4 x 256 4.4, 8 x 128 4.9; layer_norm of 262144 by 8 x 512 ahead 0.67, 16 x 256 0.78. With one exchange a turn ends
+  // with a barrier of its own: rms_norm of 65536 by 4 x 256 0.58, 2 x 512 ahead 0.66.
   struct Range {
     int threads, most_threads;
     std::int64_t least, most;
@@ -156,8 +158,8 @@ class RowCandidates {
   Range kept_range(const Schedule& s) const {
     const bool narrow = s.vector > 4;
     if (s.cluster == 1 && s.prefetch == 0) return {1, kMostThreads, 8, 128};
-    const bool aligned = size_ % s.vector == 0;
-    if (!narrow && s.prefetch > 0) return {512, s.cluster > 1 && aligned ? 512 : 0, 33, 64};
+    const bool ahead = s.cluster > 1 && exchanges_ > 1 && size_ % s.vector == 0;
+    if (!narrow && s.prefetch > 0) return {512, ahead ? 512 : 0, 33, 64};
     if (!narrow && s.cluster > 1) return {256, 512, 33, 96};
     return {kLeastThreads, kMostThreads, 8, s.cluster > 1 ? 96 : 128};
   }
@@ -193,6 +195,7 @@ class RowCandidates {
   const Region& region_;
   const Target& target_;
   std::int64_t size_;
+  int exchanges_;
   Schedule first_;
   int most_cluster_ = 1;
   std::vector<Schedule> out_;
@@ -380,8 +383,9 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
+  const int exchanges = (forms.resident() != nullptr ? *forms.resident() : region).phases() - 1;
   const auto list = [&](const Region& form) {
-    return rows ? RowCandidates(form, target, full, bounds.team).list()
+    return rows ? RowCandidates(form, target, full, bounds.team, exchanges).list()
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
