@@ -278,9 +278,13 @@ bool max_sumexp_as_sums(Region& r) {
 
 std::optional<Region> resident_form(const Region& region) {
   Region r = region;
-  const bool max_sumexp = max_sumexp_as_sums(r), moments = moments_as_sums(r);
-  if (!max_sumexp && !moments) return std::nullopt;
-  put_in_order(r);
+  bool changed = max_sumexp_as_sums(r);
+  if (changed) put_in_order(r);
+  while (moments_as_sums(r)) {
+    put_in_order(r);
+    changed = true;
+  }
+  if (!changed) return std::nullopt;
   // Phases anew: operands come first, so one sweep does.
   const auto phase = [&](ExprId id) { return r.exprs[static_cast<std::size_t>(id)].phase; };
   for (Expr& e : r.exprs) {

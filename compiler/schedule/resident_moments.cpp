@@ -149,7 +149,6 @@ void replace_uses(Region& r, const std::vector<ExprId>& by) {
 bool moments_as_sums(Region& r) {
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
   const int reductions = static_cast<int>(r.reductions.size());
-  bool changed = false;
   for (int k = 0; k < reductions; ++k) {
     const Reduction state = r.reductions[static_cast<std::size_t>(k)];
     if (state.monoid != Monoid::moments || state.merge || !state.where.empty()) continue;
@@ -180,9 +179,9 @@ bool moments_as_sums(Region& r) {
       at(s.deviation).node = at(id).node;
     }
     replace_uses(r, by);
-    changed = true;
+    return true;
   }
-  return changed;
+  return false;
 }
 
 }  // namespace bz::compiler
