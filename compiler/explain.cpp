@@ -132,7 +132,8 @@ std::string launch(const CompiledKernel& k) {
   const int cluster = k.group.staged() ? k.group.cluster : s.cluster;
   const std::int64_t blocks =
       (k.group.staged() ? k.group.teams() : extent_of(k.group.stages[0], s).blocks) * cluster;
-  return fmt::format("{} block{} of {} threads{}", blocks, blocks == 1 ? "" : "s", threads_of(s),
+  return fmt::format("{}{} block{} of {} threads{}", s.prefetch > 0 ? "up to " : "", blocks,
+                     blocks == 1 ? "" : "s", threads_of(s),
                      cluster == 1 ? "" : fmt::format(", clusters of {}", cluster));
 }
 

@@ -27,7 +27,8 @@ class Printer {
       buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
     }
     line(0, fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
-                        fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid, k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
+                        fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid,
+                        k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
                         k_.shared_bytes()));
     for (const Array& a : k_.arrays) {
       line(1, fmt::format("{} {}: {}[{}]", a.space == Space::shared ? "shared" : "registers", a.name,
@@ -60,8 +61,9 @@ class Printer {
               [&](const Apply& a) {
                 std::vector<std::string> args;
                 for (const ValueId v : a.args) args.push_back(value_name(v));
-                define(depth, a.result, fmt::format("{} {}{}", info(a.op).text, fmt::join(args, ", "),
-                                                    a.nonpositive ? " (<= 0)" : ""));
+                define(depth, a.result,
+                       fmt::format("{} {}{}", info(a.op).text, fmt::join(args, ", "),
+                                   a.nonpositive ? " (<= 0)" : ""));
               },
               [&](const Fold& f) {
                 define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value)));
@@ -247,6 +249,9 @@ class Verifier {
                      [&](const Copy& c) {
                        if (k_.arrays[static_cast<std::size_t>(c.array)].space != Space::shared)
                          fail("a copy to registers");
+                       if (k_.arrays[static_cast<std::size_t>(c.array)].dtype !=
+                           k_.buffers[static_cast<std::size_t>(c.buffer)].dtype)
+                         fail("a copy between types");
                        if (c.mask != kNone) mask(c.mask, 1);
                        inside(c.array, c.at);
                      },
@@ -319,7 +324,8 @@ int first_line(const Kernel& k) { return 2 + static_cast<int>(k.arrays.size()); 
 
 std::string print(const Kernel& k) {
   std::string text;
-  for (const Line& l : lines(k)) text += std::string(static_cast<std::size_t>(l.depth) * 2, ' ') + l.text + '\n';
+  for (const Line& l : lines(k))
+    text += std::string(static_cast<std::size_t>(l.depth) * 2, ' ') + l.text + '\n';
   return text;
 }
 

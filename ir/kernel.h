@@ -210,7 +210,7 @@ int first_line(const Kernel& k);
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
 // loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in
 // no loop or condition that threads could take differently; arrays are accessed inside their bounds; copies go to shared
-// memory.
+// memory of the buffer's type.
 std::vector<std::string> verify(const Kernel& k);
 
 }  // namespace bz::kernel

@@ -121,3 +121,15 @@ TEST_CASE("predict: blocks of as many threads where vectors are more than an int
     CHECK(threads_of(c.kernels.at(0).choices.at(0).schedule) == 256);
   }
 }
+
+TEST_CASE("predict: long chains of pointwise operations are bound by their instructions") {
+  const auto chain = [](int operations) {
+    std::string text = "graph g {\n %v0 = input f32[8192, 8192]\n";
+    for (int i = 0; i < operations; ++i)
+      text += fmt::format(" %v{} = {} %v{}\n", i + 1, i % 2 == 0 ? "sin" : "tanh", i);
+    return text + fmt::format(" output %v{}\n}}", operations);
+  };
+  const double few = predicted(chain(2), ""), many = predicted(chain(40), "");
+  CHECK(few < 0.2);
+  CHECK(many > 1);
+}

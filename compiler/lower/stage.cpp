@@ -74,13 +74,6 @@ class StageLowering {
     });
   }
 
-  // Phases that reduce something: the barriers of a turn.
-  static int exchanges_of(const Region& region) {
-    std::set<int> phases;
-    for (const Reduction& r : region.reductions) phases.insert(r.phase);
-    return static_cast<int>(phases.size());
-  }
-
   Index rank_apart() const { return s_.cluster > 1 ? Index(0) : place_.rank; }
 
   using Memo = std::map<ExprId, Handle>;

@@ -383,7 +383,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  const int exchanges = (forms.resident() != nullptr ? *forms.resident() : region).phases() - 1;
+  const int exchanges = exchanges_of(forms.resident() != nullptr ? *forms.resident() : region);
   const auto list = [&](const Region& form) {
     return rows ? RowCandidates(form, target, full, bounds.team, exchanges).list()
                 : column_candidates(form, target, full, bounds.team);

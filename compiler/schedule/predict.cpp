@@ -26,8 +26,6 @@ constexpr double kMaskInstructions = 4, kBarrierInstructions = 20;
 constexpr double kSegmentBytes = 9;
 // How sharply the largest of the three times decides.
 constexpr double kSharpness = 6;
-// Shared memory of a block that the system keeps.
-constexpr std::int64_t kSystemShared = 1024;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -135,8 +133,10 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       if (loaded) load(x, phase > 0);
     }
     if (phase == 0) {
-      for (const Expr& x : region.exprs) {
-        if (x.kind == Expr::Kind::load && !x.varies) load(x, false);
+      for (const Expr& x : region.exprs) {  // once a domain
+        if (x.varies) continue;
+        work.instructions += instructions_of(region, x);
+        if (x.kind == Expr::Kind::load) load(x, false);
       }
     }
     for (const Reduction& r : region.reductions) {

@@ -1,5 +1,6 @@
 // What of a domain is kept between phases, and the form of a region that profits from it.
 #include <algorithm>
+#include <set>
 
 #include "compiler/schedule/resident.h"
 #include "compiler/schedule/schedule.h"
@@ -77,6 +78,12 @@ std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s) {
   }
   std::reverse(loads.begin(), loads.end());
   return loads;
+}
+
+int exchanges_of(const Region& region) {
+  std::set<int> phases;
+  for (const Reduction& r : region.reductions) phases.insert(r.phase);
+  return static_cast<int>(phases.size());
 }
 
 std::int64_t vectors_ahead(const Region& region, const Schedule& s) {

@@ -8,7 +8,8 @@ namespace bz::compiler {
 
 // Rewrites each max_sumexp whose exponentials are needed again to a maximum and a sum. Whether there was one.
 bool max_sumexp_as_sums(Region& r);
-// Rewrites the first moments to sums of the elements, of their differences and of their squares. Whether there was one. What it
+// Rewrites the first moments to sums of the differences to the first element, of the deviations from that mean, and of their
+// squares. Whether there was one. What it
 // adds comes last, whoever needs it: operands are in order before, not after.
 bool moments_as_sums(Region& r);
 

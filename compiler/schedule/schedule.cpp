@@ -159,7 +159,9 @@ Index aligned_start(const Region& region, const Schedule& s) {
 Extent extent_of(const Region& region, const Schedule& s) {
   Extent e;
   if (s.tile > 1) {
-    e.blocks = tile_blocks(region, *tile_of(region, s));
+    const Tile tile = *tile_of(region, s);
+    e.rows_per_block = tile.along.size * tile.across.size;
+    e.blocks = tile_blocks(region, tile);
     return e;
   }
   const std::int64_t size = region.domain_size();
@@ -180,6 +182,7 @@ Extent extent_of(const Region& region, const Schedule& s) {
 
 std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   std::int64_t bytes = partial_bytes(region, s);
+  if (s.tile > 1) bytes += tile_bytes(region, *tile_of(region, s));
   if (s.prefetch > 0) {
     const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
     for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
@@ -310,8 +313,8 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
   const int threads = threads_of(s);
   std::int64_t blocks = target.registers_per_multiprocessor / (threads * registers_of(region, s));
   if (s.prefetch > 0) {
-    constexpr int kReserved = 1024;  // shared memory of a block that the system has
-    blocks = std::min(blocks, (target.max_shared_bytes + kReserved) / (shared_bytes(region, s) + kReserved));
+    const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
+    blocks = std::min(blocks, target.shared_per_multiprocessor / shared);
   }
   const int most = std::min(target.blocks_per_multiprocessor, target.threads_per_multiprocessor / threads);
   return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, std::max(1, most)));

@@ -89,6 +89,8 @@ DType kept_dtype(const Region& region, ExprId e);
 std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s);
 // Vectors of a thread for which there is room in shared memory.
 std::int64_t vectors_ahead(const Region& region, const Schedule& s);
+// Phases that reduce something: after each the threads of a domain exchange.
+int exchanges_of(const Region& region);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
 // needs again: the most over all phases.
 int live_registers(const Region& region);
@@ -119,8 +121,9 @@ class Forms {
   std::optional<Region> resident_;
 };
 
-// Shared memory of a block: for the exchange of partial results, for what is kept and what is copied ahead.
+// Shared memory of a block: for the exchange of partial results, for a tile, for what is kept and what is copied ahead.
 std::int64_t shared_bytes(const Region& region, const Schedule& s);
+inline constexpr std::int64_t kSystemShared = 1024;  // of a block, beside it, that the system has
 
 // Why the schedule cannot serve the region on the target; nullopt when it can.
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target);

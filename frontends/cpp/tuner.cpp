@@ -133,14 +133,23 @@ class Tuner {
     return times;
   }
 
-  // Of the kernel alone; infinity when the device has no room for it.
+  // Of the kernel alone; infinity when the device has no room for it, or one stage leaves another none.
   double seconds_of(const CompiledKernel& kernel, const std::vector<Schedule>& schedules) {
     CompileOptions options = options_;
     options.kernel = kernel.group.name;
     options.schedule += ";";
     for (std::size_t i = 0; i < schedules.size(); ++i)
       options.schedule += fmt::format("{}: {};", kernel.group.stages[i].name, to_string(schedules[i]));
-    const Plan plan = compile(graph_, options).plan;
+    try {
+      return median_of(compile(graph_, options).plan);
+    } catch (const Error&) {
+      return std::numeric_limits<double>::infinity();
+    } catch (const DeviceError&) {
+      return std::numeric_limits<double>::infinity();
+    }
+  }
+
+  double median_of(const Plan& plan) {
     std::vector<PlanBuffer> arguments;
     std::int64_t bytes = 1;
     for_each_argument(plan, [&](std::size_t, std::size_t buffer) {
@@ -148,13 +157,9 @@ class Tuner {
       bytes += arguments.back().bytes();
     });
     const std::int64_t sets = std::clamp<std::int64_t>(2 * options_.target.l2_bytes / bytes, 1, kMostSets);
-    try {
-      const std::unique_ptr<Program> program = device_.load(plan);
-      return median(
-          time_sorted(device_, *program, arguments, device_.kind() == "sim" ? kSimRuns : kGpuRuns, sets));
-    } catch (const DeviceError&) {
-      return std::numeric_limits<double>::infinity();
-    }
+    const std::unique_ptr<Program> program = device_.load(plan);
+    return median(
+        time_sorted(device_, *program, arguments, device_.kind() == "sim" ? kSimRuns : kGpuRuns, sets));
   }
 
   const ir::Graph& graph_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -102,7 +103,8 @@ void TuningCache::keep(const TuningKey& key, const StageTimes& times) const {
   std::error_code ignored;
   fs::create_directories(folder_, ignored);
   const fs::path path = file(key);
-  const fs::path part = fmt::format("{}.{}.part", path.string(), getpid());
+  static std::atomic<unsigned> number{0};  // of this process
+  const fs::path part = fmt::format("{}.{}.{}.part", path.string(), getpid(), number++);
   std::ofstream out(part, std::ios::binary);
   out << Json{{"key", as_json(key)}, {"stages", as_json(times)}}.dump(2) << '\n';
   out.close();
