@@ -395,7 +395,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
     std::erase_if(staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1; });
     candidates.insert(candidates.begin(), staying.begin(), staying.end());
   }
-  if (region.reduced.empty() && !bounds.staged) {
+  if (region.reductions.empty() && !bounds.staged) {
     const std::vector<Schedule> tiles = tile_candidates(region, all, target);
     candidates.insert(candidates.begin(), tiles.begin(), tiles.end());
   }

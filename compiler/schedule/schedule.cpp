@@ -210,7 +210,7 @@ static std::optional<std::string> refuse_prefetch(const Region& region, const Sc
 }
 
 static std::optional<std::string> refuse_tile(const Region& region, const Schedule& s, const Target& target) {
-  if (!region.reduced.empty()) return "a tile, and something is reduced";
+  if (!region.reductions.empty()) return "a tile, and something is reduced";
   if (threads_of(s) % 32 != 0)
     return fmt::format("{} threads that share a tile do not fill warps of 32", threads_of(s));
   const std::optional<Tile> tile = tile_of(region, s);
