@@ -138,76 +138,69 @@ Plan rows(const std::function<void(Kernel&)>& change) {
   return changed(kRows, kTwoWarps, [&](std::vector<Kernel>& k) { change(k[0]); });
 }
 
-// y[t] = -x[(t + 2) % 64], moved along twice through one array of shared memory. Leaves out a barrier.
-Plan moved_along(std::size_t without) {
+// A kernel that 64 threads of one block run, from x to y of 64 numbers each, with 64 more in shared memory. `body` writes what
+// thread `t` does.
+Kernel by_one_block(
+    std::string name,
+    const std::function<void(compiler::KernelBuilder&, ArrayId shared, const Index& t)>& body) {
   Kernel k;
-  k.name = "moved";
+  k.name = std::move(name);
   k.vars = {"lane"};
   k.block = 64;
   k.buffers = {{.name = "x", .elements = 64}, {.name = "y", .elements = 64, .written = true}};
   compiler::KernelBuilder b(k);
   const ArrayId a = b.array("a", DType::f32, 64, Space::shared);
   const IndexVar block = b.var("b", 1), thread = b.var("t", 64);
-  const Index t = Index::var(thread), next = mod(t + 1, 64);
-  b.loop(block, Level::grid, [&] {
-    b.loop(thread, Level::thread, [&] {
-      b.set(a, t, b.load(0, t, kNone, DType::f32));
-      b.barrier(kernel::Scope::block);
-      b.at(1);
-      const auto v = b.apply(ScalarOp::neg, std::array{b.get(a, next, DType::f32)}, DType::f32);
-      b.barrier(kernel::Scope::block);
-      b.set(a, t, v);
-      b.barrier(kernel::Scope::block);
-      b.at(2);
-      b.store(1, t, b.get(a, next, DType::f32), kNone);
-    });
-  });
-  const std::vector<Place> barriers = all<Barrier>(k);
-  if (without < barriers.size()) barriers[without].erase();
+  b.loop(block, Level::grid, [&] { b.loop(thread, Level::thread, [&] { body(b, a, Index::var(thread)); }); });
+  return k;
+}
+
+// `graph`: what its nodes are called in reports.
+Plan plan_of_one(const Kernel& k, const std::string& graph) {
   Plan plan;
-  plan.name = "moved";
+  plan.name = k.name;
   const Type type{DType::f32, {64}};
   plan.buffers = {{"x", PlanBuffer::Kind::input, type}, {"y", PlanBuffer::Kind::output, type}};
   plan.kernels = {{.name = k.name, .arguments = {0, 1}, .block = 64, .synchronizes = true}};
-  emit_again(plan, {k}, parse("graph moved { %x = input f32[64] %m = neg %x %y = abs %m output %y }"));
+  emit_again(plan, {k}, parse(graph));
   return plan;
+}
+
+// y[t] = -x[(t + 2) % 64], moved along twice through one array of shared memory. Leaves out a barrier.
+Plan moved_along(std::size_t without) {
+  Kernel k = by_one_block("moved", [](compiler::KernelBuilder& b, ArrayId a, const Index& t) {
+    const Index next = mod(t + 1, 64);
+    b.set(a, t, b.load(0, t, kNone, DType::f32));
+    b.barrier(kernel::Scope::block);
+    b.at(1);
+    const auto v = b.apply(ScalarOp::neg, std::array{b.get(a, next, DType::f32)}, DType::f32);
+    b.barrier(kernel::Scope::block);
+    b.set(a, t, v);
+    b.barrier(kernel::Scope::block);
+    b.at(2);
+    b.store(1, t, b.get(a, next, DType::f32), kNone);
+  });
+  const std::vector<Place> barriers = all<Barrier>(k);
+  if (without < barriers.size()) barriers[without].erase();
+  return plan_of_one(k, "graph moved { %x = input f32[64] %m = neg %x %y = abs %m output %y }");
 }
 
 // y[t] = x[0], which thread 0 has copied to shared memory; then all copies are made again.
 Plan copied(const std::function<void(Kernel&)>& change) {
-  Kernel k;
-  k.name = "copied";
-  k.vars = {"lane"};
-  k.block = 64;
-  k.buffers = {{.name = "x", .elements = 64}, {.name = "y", .elements = 64, .written = true}};
-  compiler::KernelBuilder b(k);
-  const ArrayId a = b.array("a", DType::f32, 64, Space::shared);
-  const IndexVar block = b.var("b", 1), thread = b.var("t", 64);
-  const Index t = Index::var(thread);
-  const auto copy = [&] {
+  Kernel k = by_one_block("copied", [](compiler::KernelBuilder& b, ArrayId a, const Index& t) {
+    b.at(1);
     b.copy(a, t, 0, t, kNone);
     b.commit();
-  };
-  b.loop(block, Level::grid, [&] {
-    b.loop(thread, Level::thread, [&] {
-      b.at(1);
-      copy();
-      b.await(0);
-      b.barrier(kernel::Scope::block);
-      b.store(1, t, b.get(a, Index(0), DType::f32), kNone);
-      b.barrier(kernel::Scope::block);
-      copy();
-      b.await(0);
-    });
+    b.await(0);
+    b.barrier(kernel::Scope::block);
+    b.store(1, t, b.get(a, Index(0), DType::f32), kNone);
+    b.barrier(kernel::Scope::block);
+    b.copy(a, t, 0, t, kNone);
+    b.commit();
+    b.await(0);
   });
   change(k);
-  Plan plan;
-  plan.name = "copied";
-  const Type type{DType::f32, {64}};
-  plan.buffers = {{"x", PlanBuffer::Kind::input, type}, {"y", PlanBuffer::Kind::output, type}};
-  plan.kernels = {{.name = k.name, .arguments = {0, 1}, .block = 64, .synchronizes = true}};
-  emit_again(plan, {k}, parse("graph copied { %x = input f32[64] %m = neg %x output %m }"));
-  return plan;
+  return plan_of_one(k, "graph copied { %x = input f32[64] %m = neg %x output %m }");
 }
 
 }  // namespace
