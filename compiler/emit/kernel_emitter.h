@@ -56,7 +56,7 @@ class KernelEmitter {
   llvm::Value* index64(const Index& e);
   llvm::Value* inside(const std::vector<IndexBound>& bounds, int lane);
 
-  // ---- memory ----
+  // ---- memory ---- (kernel_memory.cpp)
   struct Place {  // where an access goes
     llvm::Value* base;
     DType dtype;
@@ -81,7 +81,15 @@ class KernelEmitter {
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
   llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);
   template <class F>
-  void guarded(llvm::Value* condition, F&& body);
+  void guarded(llvm::Value* condition, F&& body) {
+    auto* then = llvm::BasicBlock::Create(context_, "then", function_);
+    auto* after = llvm::BasicBlock::Create(context_, "after", function_);
+    b_.CreateCondBr(condition, then, after);
+    b_.SetInsertPoint(then);
+    body();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
 
   // ---- values ----
   const Lanes& lanes(kernel::ValueId id) const { return values_.at(id); }

@@ -1,0 +1,294 @@
+// Loads, stores and copies of a kernel: where they go, and in which pieces.
+#include <algorithm>
+
+#include "compiler/emit/kernel_emitter.h"
+#include "compiler/emit/math_builder.h"
+#include "compiler/emit/scalar.h"
+#include "ir/simt.h"
+
+namespace bz::emit {
+
+using namespace kernel;
+using llvm::Value;
+
+namespace {
+
+// Whether every value of the expression is a multiple of n.
+bool divisible(const Index& e, std::int64_t n) {
+  return e.constant() % n == 0 && std::all_of(e.terms().begin(), e.terms().end(),
+                                              [&](const Index::Term& t) { return t.coef % n == 0; });
+}
+
+// The largest power of two that divides every value of the expression, at most `most`.
+std::int64_t common_power(const Index& e, std::int64_t most) {
+  while (most > 1 && !divisible(e, most)) most /= 2;
+  return most;
+}
+
+}  // namespace
+
+KernelEmitter::Place KernelEmitter::place(const Buffer& b, int id) const {
+  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment, true};
+}
+
+KernelEmitter::Place KernelEmitter::place(ArrayId id) {
+  const Array& a = k_.arrays[static_cast<std::size_t>(id)];
+  if (a.space == Space::registers) return {arrays_.at(id), a.dtype, a.elements, size_of(a.dtype), false};
+  Value* base = b_.CreateCall(primitive(simt::kShared, llvm::PointerType::get(context_, 3), {}));
+  return {b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, static_cast<unsigned>(k_.shared_offset(id))),
+          a.dtype, a.elements, 16, false};
+}
+
+KernelEmitter::Place KernelEmitter::place_in(ArrayId id, const Index& rank) {
+  Place p = place(id);
+  auto* f = primitive(simt::kClusterShared, llvm::PointerType::get(context_, 7),
+                      {llvm::PointerType::get(context_, 3), b_.getInt32Ty()});
+  p.base = b_.CreateCall(f, {p.base, b_.CreateZExtOrTrunc(index(rank), b_.getInt32Ty())});
+  return p;
+}
+
+// The constant part is added last, so that neighbouring accesses share the rest.
+Value* KernelEmitter::address(const Place& p, const Index& offset) {
+  llvm::Type* element = memory_type(context_, p.dtype);
+  const Index variable = offset - Index(offset.constant());
+  const bool within = variable.lo() >= 0 && offset.constant() >= 0;
+  const auto add = [&](Value* base, Value* n) {
+    return within ? b_.CreateInBoundsGEP(element, base, n) : b_.CreateGEP(element, base, n);
+  };
+  Value* at = variable.is_constant() ? p.base : add(p.base, index64(variable));
+  if (offset.constant() == 0) return at;
+  return add(at, b_.getInt64(static_cast<std::uint64_t>(offset.constant())));
+}
+
+Value* KernelEmitter::address_if(const Place& p, const Index& offset, Value* mask) {
+  Value* at = b_.CreateSelect(mask, index64(offset), b_.getInt64(0));
+  return b_.CreateInBoundsGEP(memory_type(context_, p.dtype), p.base, at);
+}
+
+int KernelEmitter::piece(const Place& p, const Index& offset, int width) const {
+  if (width == 1) return 1;
+  const Index first = with_lane(offset, 0);
+  if (!(offset - first == Index::var({kLaneVar, width}))) return 1;
+  int n = std::min(width, 16 / size_of(p.dtype));
+  while (n > 1 && (n * size_of(p.dtype) > p.alignment || !divisible(first, n) || p.elements < n)) n /= 2;
+  return n;
+}
+
+Value* KernelEmitter::all_of(const Lanes& masks, int first, int count) {
+  Value* all = masks[static_cast<std::size_t>(first)];
+  for (int i = 1; i < count; ++i) all = b_.CreateAnd(all, masks[static_cast<std::size_t>(first + i)]);
+  return all;
+}
+
+Value* KernelEmitter::any_of(const Lanes& masks) {
+  Value* any = masks[0];
+  for (std::size_t i = 1; i < masks.size(); ++i) any = b_.CreateOr(any, masks[i]);
+  return any;
+}
+
+llvm::Align KernelEmitter::alignment(const Place& p, const Index& offset) const {
+  const int size = size_of(p.dtype);
+  return llvm::Align(
+      static_cast<std::uint64_t>(size * common_power(offset, std::max(p.alignment / size, 1))));
+}
+
+void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, int count, Lanes& out) {
+  llvm::Type* element = memory_type(context_, p.dtype);
+  if (count == 1) {
+    out.push_back(from_memory(b_, mark(b_.CreateAlignedLoad(element, from, align)), p.dtype));
+    return;
+  }
+  if (p.dtype == DType::bf16) {  // in pairs: one instruction an element makes f32 of them
+    auto* pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
+    Value* v = mark(b_.CreateAlignedLoad(pairs, from, align));
+    for (int i = 0; i < count; i += 2) {
+      Value* pair = b_.CreateExtractElement(v, static_cast<std::uint64_t>(i / 2));
+      out.push_back(b_.CreateBitCast(b_.CreateShl(pair, 16), b_.getFloatTy()));
+      out.push_back(b_.CreateBitCast(b_.CreateAnd(pair, b_.getInt32(0xffff0000)), b_.getFloatTy()));
+    }
+    return;
+  }
+  auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
+  Value* v = mark(b_.CreateAlignedLoad(vector, from, align));
+  for (int i = 0; i < count; ++i)
+    out.push_back(from_memory(b_, b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)), p.dtype));
+}
+
+// Under lane masks: a whole vector where that is possible, single elements elsewhere.
+void KernelEmitter::load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out) {
+  const int n = static_cast<int>(masks.size());
+  // In global memory the neighbours may be loaded too, and aligned vectors leave a buffer at its end only.
+  Value* can_load_whole = p.global ? inside({{at, 0, p.elements - n + 1}}, 0) : all_of(masks, 0, n);
+  const auto whole = [&] {
+    Lanes all;
+    load_piece(p, p.global ? address_if(p, at, any_of(masks)) : address(p, at), alignment(p, at), n, all);
+    return all;
+  };
+  const auto single = [&] {
+    Lanes all;
+    for (int j = 0; j < n; ++j) {
+      const Index element = at + Index(j);
+      load_piece(p, address_if(p, element, masks[static_cast<std::size_t>(j)]), alignment(p, element), 1,
+                 all);
+    }
+    return all;
+  };
+  out.append(can_load_whole == b_.getTrue()
+                 ? whole()
+                 : math::branch_list(math::Int(b_, can_load_whole), whole, single));
+}
+
+KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
+  const bool lane_masks = mask != kNone && info(mask).width > 1;
+  const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
+  Lanes out;
+  for (int i = 0; i < width; i += n) {
+    const Index at = with_lane(offset, i);
+    if (n > 1 && lane_masks) {
+      const Lanes& masks = lanes(mask);
+      load_partly(p, at, Lanes(masks.begin() + i, masks.begin() + i + n), out);
+      continue;
+    }
+    // Under a false mask the first elements are read instead: no branch, and always a good address.
+    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, i));
+    load_piece(p, from, alignment(p, at), n, out);
+  }
+  return out;
+}
+
+void KernelEmitter::store_piece(const Place& p, const Index& offset, llvm::ArrayRef<Value*> values, DType t) {
+  Value* to = address(p, offset);
+  const llvm::Align align = alignment(p, offset);
+  if (values.size() == 1) {
+    mark(b_.CreateAlignedStore(to_memory(b_, values[0], t, p.dtype), to, align));
+    return;
+  }
+  if (p.dtype == DType::bf16 && t == DType::f32) {
+    Value* v = llvm::PoisonValue::get(
+        llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(values.size() / 2)));
+    for (std::size_t i = 0; i < values.size(); i += 2) {
+      v = b_.CreateInsertElement(v, pack_bf16(b_, values[i], values[i + 1]), i / 2);
+    }
+    mark(b_.CreateAlignedStore(v, to, align));
+    return;
+  }
+  Value* v = llvm::PoisonValue::get(
+      llvm::FixedVectorType::get(memory_type(context_, p.dtype), static_cast<unsigned>(values.size())));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    v = b_.CreateInsertElement(v, to_memory(b_, values[i], t, p.dtype), i);
+  mark(b_.CreateAlignedStore(v, to, align));
+}
+
+void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueId value, ValueId mask) {
+  const DType t = info(value).dtype;
+  const bool lane_masks = mask != kNone && info(mask).width > 1;
+  const int n = piece(p, offset, width);
+  const auto whole = [&](int first, int count) {
+    llvm::SmallVector<Value*, 8> values;
+    for (int j = 0; j < count; ++j) values.push_back(lane(value, first + j));
+    store_piece(p, with_lane(offset, first), values, t);
+  };
+  const auto all = [&] {
+    for (int i = 0; i < width; i += n) whole(i, n);
+  };
+  if (mask == kNone) return all();
+  if (!lane_masks) return guarded(lane(mask, 0), all);
+  for (int i = 0; i < width; i += n) {
+    if (n == 1) {
+      guarded(lane(mask, i), [&] { whole(i, 1); });
+      continue;
+    }
+    auto* part = llvm::BasicBlock::Create(context_, "part", function_);
+    auto* full = llvm::BasicBlock::Create(context_, "whole", function_);
+    auto* join = llvm::BasicBlock::Create(context_, "join", function_);
+    b_.CreateCondBr(all_of(lanes(mask), i, n), full, part);
+    b_.SetInsertPoint(full);
+    whole(i, n);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(part);
+    for (int j = 0; j < n; ++j) guarded(lane(mask, i + j), [&] { whole(i + j, 1); });
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+}
+
+void KernelEmitter::emit(const Load& s) {
+  values_[s.result] = load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
+                           info(s.result).width, s.mask);
+}
+
+void KernelEmitter::emit(const Store& s) {
+  store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.width, s.value, s.mask);
+}
+
+void KernelEmitter::emit(const Get& s) {
+  values_[s.result] = load(place(s.array), s.at, info(s.result).width, s.mask);
+}
+
+void KernelEmitter::emit(const Set& s) {
+  store(s.rank ? place_in(s.array, *s.rank) : place(s.array), s.at, s.width, s.value, s.mask);
+}
+
+// ---- asynchronous copies ----
+
+// How many bytes of `n` elements from `offset` on are copied: not those beyond the end of the buffer, none before its
+// beginning or under a false mask. Null when it is always all.
+Value* KernelEmitter::valid_bytes(const Place& from, const Index& offset, int n, ValueId mask) {
+  const auto number = [&](std::int64_t v) { return b_.getInt64(static_cast<std::uint64_t>(v)); };
+  Value* valid = nullptr;
+  if (offset.hi() + n > from.elements) {
+    Value* left = b_.CreateSub(number(from.elements), index64(offset));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, number(n));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, number(0));
+    valid = b_.CreateTrunc(b_.CreateMul(left, number(size_of(from.dtype))), b_.getInt32Ty());
+  }
+  Value* starts = mask == kNone ? nullptr : lane(mask, 0);
+  // Where rows are aligned to another access; a piece is an aligned one, so all of it lies before the beginning.
+  if (offset.lo() < 0) {
+    Value* begun = inside({{offset, 0, from.elements}}, 0);
+    starts = starts == nullptr ? begun : b_.CreateAnd(starts, begun);
+  }
+  if (starts == nullptr) return valid;
+  if (valid == nullptr) valid = b_.getInt32(static_cast<std::uint32_t>(n * size_of(from.dtype)));
+  return b_.CreateSelect(starts, valid, b_.getInt32(0));
+}
+
+// In pieces of 16, 8 or 4 bytes, which is what there are instructions for; elements of smaller ones are loaded and stored.
+void KernelEmitter::emit(const Copy& s) {
+  constexpr int kLeastBytes = 4;
+  const Place from = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), to = place(s.array);
+  int n = std::min(piece(from, s.offset, s.width), piece(to, s.at, s.width));
+  if (n * size_of(from.dtype) < kLeastBytes) n = 1;
+  const int bytes = n * size_of(from.dtype);
+  for (int i = 0; i < s.width; i += n) {
+    const Index offset = with_lane(s.offset, i);
+    Value* valid = valid_bytes(from, offset, n, s.mask);
+    Value* any = valid == nullptr ? nullptr : b_.CreateICmpNE(valid, b_.getInt32(0));
+    Value* source = any == nullptr ? address(from, offset) : address_if(from, offset, any);
+    const Index at = with_lane(s.at, i);
+    Value* target = address(to, at);
+    if (bytes < kLeastBytes) {
+      llvm::Type* element = memory_type(context_, from.dtype);
+      Value* v = mark(b_.CreateAlignedLoad(element, source, alignment(from, offset)));
+      if (any != nullptr) v = b_.CreateSelect(any, v, llvm::Constant::getNullValue(element));
+      mark(b_.CreateAlignedStore(v, target, alignment(to, at)));
+      continue;
+    }
+    auto* copy = primitive(simt::kCopy, b_.getVoidTy(),
+                           {llvm::PointerType::get(context_, 3), llvm::PointerType::get(context_, 1),
+                            b_.getInt32Ty(), b_.getInt32Ty()});
+    Value* all = b_.getInt32(static_cast<std::uint32_t>(bytes));
+    mark(b_.CreateCall(copy, {target, source, all, valid == nullptr ? all : valid}));
+  }
+}
+
+void KernelEmitter::emit(const Commit&) {
+  mark(b_.CreateCall(primitive(simt::kCopyCommit, b_.getVoidTy(), {})));
+}
+
+void KernelEmitter::emit(const Await& s) {
+  auto* await = primitive(simt::kCopyAwait, b_.getVoidTy(), {b_.getInt32Ty()});
+  mark(b_.CreateCall(await, {b_.getInt32(static_cast<std::uint32_t>(s.pending))}));
+}
+
+}  // namespace bz::emit
