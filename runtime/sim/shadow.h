@@ -3,9 +3,9 @@
 //
 // Memory is divided into granules, of the size of the smallest access. An access is known by its thread and the clock
 // of its cluster, which ticks when a barrier opens. Of an access and a later one by another thread, the first comes
-// before the second if their block (cluster) has passed one of its barriers since. A granule remembers its last store
-// and two loads that nothing has come after: if any load is concurrent with a store to come, one of those two is. This
-// is the reasoning of FastTrack (Flanagan and Freund 2009) with barriers as the only order.
+// before the second if their block (cluster) has passed one of its barriers since, or if the second's block knows of it
+// by a signal. A granule remembers its last store and two loads that nothing has come after: if any load is concurrent
+// with a store to come, one of those two is. This is the reasoning of FastTrack (Flanagan and Freund 2009).
 //
 //   Shadow s(4096, 4);
 //   Finding f = s.store(16, 4, now);      // f.kind == Finding::Kind::race: with f.other
@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace bz::sim {
@@ -34,11 +35,17 @@ struct Moment {
   std::uint32_t cluster_clock = 0;  // the same of its cluster
   std::uint32_t cluster_first = 0;  // blocks of the cluster
   std::uint32_t cluster_end = 1;
+  // What the block knows of others, beginning with block `known_first`, from waiting for what they signalled: all that
+  // block known_first + i did while its clock was below known[i] came before this.
+  std::span<const std::uint32_t> known = {};
+  std::uint32_t known_first = 0;
 
   bool in_cluster(std::uint32_t block) const { return block >= cluster_first && block < cluster_end; }
   bool follows(const Event& e) const {
     if (e.block == event.block) return e.thread == event.thread || e.clock < block_clock;
-    return in_cluster(e.block) && e.clock < cluster_clock;
+    if (in_cluster(e.block) && e.clock < cluster_clock) return true;
+    const std::size_t i = e.block - known_first;
+    return e.block >= known_first && i < known.size() && e.clock < known[i];
   }
 };
 
