@@ -107,6 +107,18 @@ class Printer {
               [&](const Barrier& b) {
                 line(depth, b.scope == Scope::cluster ? "barrier of the cluster" : "barrier");
               },
+              [&](const Start& st) {
+                line(depth, st.boxes == kNone ? "start" : "start, open " + array(st.boxes));
+              },
+              [&](const Started&) { line(depth, "wait for the start of the cluster"); },
+              [&](const Send& m) {
+                line(depth, fmt::format("send {}[{}] of block {} = {} by {}[{}]", array(m.array), index(m.at),
+                                        index(m.rank), value_name(m.value), array(m.boxes), index(m.box)));
+              },
+              [&](const Receive& r) {
+                line(depth, fmt::format("receive {} bytes from {}[{}], round {}", r.bytes, array(r.boxes),
+                                        index(r.box), index(r.round)));
+              },
               [&](const Shuffle& sh) {
                 define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask));
               },
@@ -117,8 +129,9 @@ class Printer {
                 block(f.body, depth + 1);
               },
               [&](const Turns& t) {
-                line(depth, fmt::format("for {} from {} below {} in turns, then {}", variable(t.var.id),
-                                        variable(t.first), t.var.extent, variable(t.next.id)));
+                line(depth,
+                     fmt::format("for {} from {} below {} in turns, then {}, round {}", variable(t.var.id),
+                                 variable(t.first), t.var.extent, variable(t.next.id), variable(t.round.id)));
                 block(t.body, depth + 1);
               },
               [&](const If& i) {
@@ -204,6 +217,17 @@ class Verifier {
     }
   }
 
+  void rank(const Index& r) {
+    if (r.lo() < 0 || r.hi() >= k_.cluster)
+      fail(fmt::format("block {}..{} of a cluster of {}", r.lo(), r.hi(), k_.cluster));
+  }
+  void mailbox(ArrayId a, const Index& at) {
+    const Array& array = k_.arrays[static_cast<std::size_t>(a)];
+    if (array.space != Space::shared || array.dtype != DType::i64)
+      fail(fmt::format("{} has no mailboxes", array.name));
+    inside(a, at);
+  }
+
   void block(const Block& b, bool divergent) {
     const std::size_t mark = scope_.size();
     for (const Stmt& s : b) {
@@ -241,9 +265,7 @@ class Verifier {
                        if (st.rank) {
                          if (k_.arrays[static_cast<std::size_t>(st.array)].space != Space::shared)
                            fail("a register array of another block");
-                         if (st.rank->lo() < 0 || st.rank->hi() >= k_.cluster)
-                           fail(fmt::format("block {}..{} of a cluster of {}", st.rank->lo(), st.rank->hi(),
-                                            k_.cluster));
+                         rank(*st.rank);
                        }
                      },
                      [&](const Copy& c) {
@@ -259,6 +281,27 @@ class Verifier {
                      [&](const Await&) {},
                      [&](const Barrier&) {
                        if (divergent) fail("a barrier under a condition");
+                     },
+                     [&](const Start& st) {
+                       if (divergent) fail("a start of the cluster under a condition");
+                       if (st.boxes != kNone) mailbox(st.boxes, Index(0));
+                     },
+                     [&](const Started&) {
+                       if (divergent) fail("a wait for the start of the cluster under a condition");
+                     },
+                     [&](const Send& m) {
+                       const Array& to = k_.arrays[static_cast<std::size_t>(m.array)];
+                       if (to.space != Space::shared) fail("a message to registers");
+                       if (size_of(to.dtype) < 4 || to.dtype != use(m.value).dtype)
+                         fail(fmt::format("a message of {} to {}", bz::name(use(m.value).dtype), to.name));
+                       inside(m.array, m.at);
+                       rank(m.rank);
+                       mailbox(m.boxes, m.box);
+                     },
+                     [&](const Receive& r) {
+                       if (divergent) fail("messages received under a condition");
+                       if (r.bytes <= 0) fail(fmt::format("messages of {} bytes", r.bytes));
+                       mailbox(r.boxes, r.box);
                      },
                      [&](const Shuffle& sh) {
                        if (divergent) fail("a shuffle under a condition");

@@ -138,6 +138,26 @@ enum class Scope : std::uint8_t { block, cluster };
 struct Barrier {
   Scope scope = Scope::block;
 };
+// ---- messages ---- (values that a thread sends to the shared memory of a block of its cluster, where a mailbox counts them;
+// a mailbox is an element of a shared array of i64)
+struct Start {  // the block is there, its mailboxes open
+  ArrayId boxes = kNone;  // all elements are mailboxes; kNone: there are none
+};
+struct Started {};  // waits until all blocks of the cluster are there; before the first access to another one, once
+struct Send {  // each lane of `value` to `array` of block `rank`. It arrives at any time until that has received it
+  ArrayId array;
+  Index at;
+  ValueId value;
+  Index rank;
+  ArrayId boxes;
+  Index box;
+};
+struct Receive {  // until `bytes` bytes have been sent to the mailbox since it was last received from, `round` times before
+  ArrayId boxes;
+  Index box;
+  Index round;
+  std::int64_t bytes;
+};
 struct Shuffle {  // the value of lane (own ^ mask) of the warp
   ValueId result;
   ValueId value;
@@ -151,11 +171,13 @@ struct For {
   std::vector<Stmt> body;
 };
 // What the blocks do that share a turn: `var` is `first`, then `next`, which is further by as many teams as were launched,
-// while that is below the extent of `var`. All threads of a block, and of a cluster, take the same turns.
+// while that is below the extent of `var`; `round` counts the turns taken before. All threads of a block, and of a cluster,
+// take the same turns.
 struct Turns {
   IndexVar var;
   std::int32_t first;  // the variable of the grid loop
   IndexVar next;
+  IndexVar round;
   std::vector<Stmt> body;
 };
 struct If {
@@ -168,7 +190,7 @@ struct Comment {
 
 struct Stmt {
   std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy, Commit,
-               Await, Barrier, Shuffle, For, Turns, If, Comment>
+               Await, Barrier, Start, Started, Send, Receive, Shuffle, For, Turns, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };
@@ -210,7 +232,7 @@ int first_line(const Kernel& k);
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
 // loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in
 // no loop or condition that threads could take differently; arrays are accessed inside their bounds; copies go to shared
-// memory of the buffer's type.
+// memory of the buffer's type; messages go to shared arrays, in elements of 4 or 8 bytes, and to mailboxes.
 std::vector<std::string> verify(const Kernel& k);
 
 }  // namespace bz::kernel

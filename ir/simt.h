@@ -8,6 +8,18 @@
 //   void @bz.cluster.barrier()             all threads of all blocks of the cluster; orders their shared and global memory
 //   ptr addrspace(7) @bz.cluster.shared(ptr addrspace(3) address, i32 rank)
 //                                          the same address in the shared memory of block `rank` of the cluster
+//   void @bz.box.open(ptr addrspace(3) box)
+//                                          makes 8 bytes a mailbox
+//   void @bz.cluster.start()               each thread of a cluster once: it is there, and the mailboxes that it opened are open
+//   void @bz.cluster.started()             each thread once, later: until all threads of the cluster are there. It orders nothing
+//   void @bz.send(ptr addrspace(7) to, i64 bits, i32 bytes, ptr addrspace(7) box)
+//                                          a message: starts to store the low 4 or 8 bytes (a constant) of `bits`, aligned so,
+//                                          in the block that has the mailbox
+//   void @bz.box.expect(ptr addrspace(3) box, i32 bytes)
+//                                          one thread of the block, once a round: how much comes
+//   void @bz.box.receive(ptr addrspace(3) box, i32 parity)
+//                                          until the round of that parity is over: all that was expected has arrived. Rounds
+//                                          begin with 0
 //   i32 @bz.shfl.xor(i32 value, i32 mask)  value of lane (lane ^ mask) of the warp; all 32 lanes take part
 //   ptr addrspace(3) @bz.shared()          start of the block's shared memory (PlanKernel::shared_bytes), 16-aligned
 //   void @bz.copy(ptr addrspace(3) to, ptr addrspace(1) from, i32 bytes, i32 valid)
@@ -23,9 +35,12 @@
 //
 // A copy may land at any time from its start until its thread has awaited it; in between nobody reads where it goes.
 //
+// A message may arrive at any time from when it was sent until its round is over; in between nobody reads where it goes. Its
+// sender comes before who has received it. No message is sent in a round before the one before that is over.
+//
 // Barriers and shuffles are reached by all the threads they are for at the same call. Of two accesses to one byte by
-// different threads, one of them a write, one comes before the other by a barrier; a shuffle orders no memory, and
-// nothing orders two clusters of a launch. Shared memory, temporaries and outputs are written before they are read, and
+// different threads, one of them a write, one comes before the other by a barrier or a message; a shuffle orders no memory,
+// and nothing orders two clusters of a launch. Shared memory, temporaries and outputs are written before they are read, and
 // a plan's kernels write every element of its outputs. A cluster barrier follows the last access to the shared memory of
 // another block, which is gone when that finishes. The simulator reports what breaks these rules, with the line of kernel
 // IR that the metadata !bz.line !{i32 number} of the load, store or call names.
@@ -41,6 +56,12 @@ inline constexpr std::string_view kBlocks = "bz.nctaid";
 inline constexpr std::string_view kBarrier = "bz.barrier";
 inline constexpr std::string_view kClusterBarrier = "bz.cluster.barrier";
 inline constexpr std::string_view kClusterShared = "bz.cluster.shared";
+inline constexpr std::string_view kBoxOpen = "bz.box.open";
+inline constexpr std::string_view kClusterStart = "bz.cluster.start";
+inline constexpr std::string_view kClusterStarted = "bz.cluster.started";
+inline constexpr std::string_view kSend = "bz.send";
+inline constexpr std::string_view kBoxExpect = "bz.box.expect";
+inline constexpr std::string_view kBoxReceive = "bz.box.receive";
 inline constexpr std::string_view kShuffleXor = "bz.shfl.xor";
 inline constexpr std::string_view kShared = "bz.shared";
 inline constexpr std::string_view kCopy = "bz.copy";

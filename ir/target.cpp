@@ -72,4 +72,10 @@ int minimum_ptx(int sm) {
   return version;
 }
 
+Target with_ptx(Target target, int ptx) {
+  target.ptx = ptx;
+  if (ptx < kClusterPtx) target.max_cluster = 1;
+  return target;
+}
+
 }  // namespace bz

@@ -13,7 +13,7 @@ struct Target {
   std::string name = "sm_90";  // "sm_75", ..., "sim"
   bool sim = false;            // compile for the host simulator; the limits below still hold
   int sm = 90;                 // compute capability, 10 * major + minor
-  int ptx = 0;                 // PTX ISA version, 10 * major + minor; 0: the oldest that knows `sm`
+  int ptx = 0;                 // PTX ISA version, 10 * major + minor; 0: the oldest that serves
   int multiprocessors = 132;
   int max_threads_per_block = 1024;
   int max_shared_bytes = 232448;  // a block may have, with opt-in
@@ -34,5 +34,9 @@ std::optional<Target> parse_target(std::string_view name);
 std::vector<std::string> known_targets();  // "sm_75", "sm_80", ...; without "sim"
 // Oldest PTX ISA version (10 * major + minor) that knows compute capability `sm`: 63 for sm_75, 78 for sm_90.
 int minimum_ptx(int sm);
+// The oldest in which blocks of a cluster can send each other messages.
+inline constexpr int kClusterPtx = 81;
+// The target where PTX of that version is written: without clusters where it is too old for them.
+Target with_ptx(Target target, int ptx);
 
 }  // namespace bz

@@ -401,11 +401,16 @@ void KernelEmitter::emit(const Turns& s) {
   b_.SetInsertPoint(body);
   auto* turn = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(s.var.id)]);
   turn->addIncoming(first, before);
+  auto* round = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(s.round.id)]);
+  round->addIncoming(llvm::ConstantInt::get(type, 0), before);
   Value* next = b_.CreateAdd(turn, b_.CreateZExt(teams, type), "", true, true);
+  Value* next_round = b_.CreateAdd(round, llvm::ConstantInt::get(type, 1), "", true, true);
   vars_[s.var.id] = turn;
   vars_[s.next.id] = next;
+  vars_[s.round.id] = round;
   block(s.body);
   turn->addIncoming(next, b_.GetInsertBlock());
+  round->addIncoming(next_round, b_.GetInsertBlock());
   auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
   b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
   b_.SetInsertPoint(after);

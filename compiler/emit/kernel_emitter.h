@@ -44,6 +44,10 @@ class KernelEmitter {
   void emit(const kernel::Commit& s);
   void emit(const kernel::Await& s);
   void emit(const kernel::Barrier& s);
+  void emit(const kernel::Start& s);
+  void emit(const kernel::Started& s);
+  void emit(const kernel::Send& s);
+  void emit(const kernel::Receive& s);
   void emit(const kernel::Shuffle& s);
   void emit(const kernel::For& s);
   void emit(const kernel::Turns& s);

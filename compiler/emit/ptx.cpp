@@ -24,6 +24,7 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -120,6 +121,48 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
     b.CreateCall(intrinsic(I::nvvm_barrier_cluster_arrive_aligned), {});
     return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_wait_aligned), {});
   });
+  const auto assembly = [](auto& b, const char* text, const char* constraints,
+                           llvm::ArrayRef<Value*> args) -> Value* {
+    llvm::SmallVector<llvm::Type*, 4> types;
+    for (Value* a : args) types.push_back(a->getType());
+    auto* type = llvm::FunctionType::get(b.getVoidTy(), types, false);
+    llvm::CallInst* call =
+        b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), args);
+    call->setConvergent();
+    return call;
+  };
+  const auto number = [](auto& b, Value* pointer) { return b.CreatePtrToInt(pointer, b.getInt64Ty()); };
+  // A round is over when one thread has said what it expects and that is there.
+  bind(m, simt::kBoxOpen, [&](auto& b, auto& call) {
+    return assembly(b, "mbarrier.init.shared.b64 [$0], 1;", "l,~{memory}",
+                    {number(b, call.getArgOperand(0))});
+  });
+  bind(m, simt::kClusterStart, [&](auto& b, auto&) {
+    assembly(b, "fence.mbarrier_init.release.cluster;", "~{memory}", {});
+    return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_arrive_relaxed_aligned), {});
+  });
+  bind(m, simt::kClusterStarted,
+       [&](auto& b, auto&) { return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_wait_aligned), {}); });
+  bind(m, simt::kSend, [&](auto& b, auto& call) {
+    Value* bits = call.getArgOperand(1);
+    const bool wide = llvm::cast<llvm::ConstantInt>(call.getArgOperand(2))->getZExtValue() == 8;
+    if (!wide) bits = b.CreateTrunc(bits, b.getInt32Ty());
+    return assembly(b,
+                    wide ? "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];"
+                         : "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
+                    wide ? "l,l,l,~{memory}" : "l,r,l,~{memory}",
+                    {number(b, call.getArgOperand(0)), bits, number(b, call.getArgOperand(3))});
+  });
+  bind(m, simt::kBoxExpect, [&](auto& b, auto& call) {
+    return assembly(b, "mbarrier.arrive.expect_tx.shared.b64 _, [$0], $1;", "l,r,~{memory}",
+                    {number(b, call.getArgOperand(0)), call.getArgOperand(1)});
+  });
+  bind(m, simt::kBoxReceive, [&](auto& b, auto& call) {
+    return assembly(b,
+                    "{\n\t.reg .pred over;\nagain:\n\tmbarrier.try_wait.parity.shared.b64 over, [$0], $1;\n\t"
+                    "@!over bra again;\n\t}",
+                    "l,r,~{memory}", {number(b, call.getArgOperand(0)), call.getArgOperand(1)});
+  });
   bind(m, simt::kClusterShared, [&](auto& b, auto& call) {
     return b.CreateCall(intrinsic(I::nvvm_mapa_shared_cluster),
                         {call.getArgOperand(0), call.getArgOperand(1)});
@@ -213,7 +256,9 @@ void verify(llvm::Module& m) {
 }  // namespace
 
 Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, const Target& target) {
-  const int least = minimum_ptx(target.sm);
+  const bool clusters =
+      std::any_of(kernels.begin(), kernels.end(), [](const auto& k) { return k.cluster > 1; });
+  const int least = std::max(minimum_ptx(target.sm), clusters ? kClusterPtx : 0);
   const int version = target.ptx == 0 ? least : target.ptx;
   if (version < least) {
     throw Error(fmt::format("PTX {}.{} does not know {}, which needs PTX {}.{} or newer", version / 10,

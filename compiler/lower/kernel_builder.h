@@ -42,6 +42,19 @@ class KernelBuilder final : public ScalarBuilder {
             Handle mask);
   void commit() { append({kernel::Commit{}}); }
   void await(int pending) { append({kernel::Await{pending}}); }
+  void start(kernel::ArrayId boxes) {
+    append({kernel::Start{boxes}});
+    k_.synchronizes = true;
+  }
+  void started() { append({kernel::Started{}}); }
+  void send(kernel::ArrayId array, const Index& at, Handle value, const Index& rank, kernel::ArrayId boxes,
+            const Index& box) {
+    append({kernel::Send{array, at, value, rank, boxes, box}});
+  }
+  void receive(kernel::ArrayId boxes, const Index& box, const Index& round, std::int64_t bytes) {
+    append({kernel::Receive{boxes, box, round, bytes}});
+    k_.synchronizes = true;
+  }
   Handle shuffle(Handle value, int mask);
   void barrier(kernel::Scope scope) {
     append({kernel::Barrier{scope}});
@@ -60,9 +73,10 @@ class KernelBuilder final : public ScalarBuilder {
     nested({kernel::For{v, level, {}}}, body);
   }
   template <class F>
-  void turns(const IndexVar& v, const IndexVar& first, const IndexVar& next, F&& body) {
+  void turns(const IndexVar& v, const IndexVar& first, const IndexVar& next, const IndexVar& round,
+             F&& body) {
     k_.persistent = true;
-    nested({kernel::Turns{v, first.id, next, {}}}, body);
+    nested({kernel::Turns{v, first.id, next, round, {}}}, body);
   }
   template <class F>
   void when(Handle condition, F&& body) {

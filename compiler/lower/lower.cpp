@@ -57,6 +57,10 @@ class Lowering {
     for (const Table& t : group_.tables)
       kernel_.tables.push_back(
           b_.array("table_" + label(graph_, t.node), t.dtype, t.elements, kernel::Space::shared));
+    std::int64_t boxes = 0;
+    for (std::size_t i = 0; i < group_.stages.size(); ++i)
+      boxes += mailboxes_of(group_.stages[i], schedules_[i]);
+    if (boxes > 0) kernel_.boxes = b_.array("boxes", DType::i64, boxes, kernel::Space::shared);
   }
 
   kernel::BufferId add_buffer(Binding binding, DType stored) {
@@ -79,7 +83,7 @@ class Lowering {
       const auto& [outer, inner] = s.lanes_reduced ? std::pair(kept, reduced) : std::pair(reduced, kept);
       b_.loop(outer, kernel::Level::thread, [&] {
         b_.loop(inner, kernel::Level::thread, [&] {
-          wait_for_cluster();
+          if (out_.kernel.cluster > 1) b_.start(kernel_.boxes);
           lower_stage(kernel_, group_.stages[0], s, place);
         });
       });
@@ -90,7 +94,10 @@ class Lowering {
     place.outer = Index::var(team);
     const IndexVar t = b_.var("t", out_.kernel.block);
     b_.loop(t, kernel::Level::thread, [&] {
-      wait_for_cluster();
+      if (out_.kernel.cluster > 1) {
+        b_.start(kernel_.boxes);
+        b_.started();
+      }
       for (std::size_t i = 0; i < group_.stages.size(); ++i) {
         const Schedule& s = schedules_[i];
         const Index inner = mod(Index::var(t), s.lanes_reduced ? s.threads_reduced : s.threads_kept);
@@ -105,18 +112,13 @@ class Lowering {
     });
   }
 
-  // A block may write to the shared memory of another only when that has started.
-  void wait_for_cluster() {
-    if (out_.kernel.cluster > 1) b_.barrier(kernel::Scope::cluster);
-  }
-
   const Group& group_;
   const ir::Graph& graph_;
   std::span<const Schedule> schedules_;
   int alignment_;
   Lowered out_;
   KernelBuilder b_;
-  KernelContext kernel_{out_, b_, {}, {}, {}};
+  KernelContext kernel_{out_, b_, {}, {}, {}, kernel::kNone, 0};
 };
 
 }  // namespace

@@ -41,12 +41,11 @@ class StageLowering {
       return body();
     }
     const IndexVar turn = b_.var("turn", turns);
+    round_ = Index::var(turn);
     b_.loop(turn, kernel::Level::serial, [&] {
       place_kept(Index::var(turn) * apart + rank_apart());
       body();
-      // The next turn writes where others still read.
-      if (warps_of(s_).count > 1 || s_.cluster > 1 || s_.keep == Keep::shared)
-        b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
+      end_turn();
     });
   }
 
@@ -62,16 +61,22 @@ class StageLowering {
       start_copies(Index::var(place_.team), Index(g));
       b_.commit();
     }
-    const IndexVar turn = b_.var("turn", extent_.blocks);
+    const IndexVar turn = b_.var("turn", extent_.blocks), round = b_.var("round", extent_.blocks);
     next_ = b_.var("next", 2 * extent_.blocks);
-    b_.turns(turn, place_.team, next_, [&] {
+    round_ = Index::var(round);
+    wait_for_cluster();
+    b_.turns(turn, place_.team, next_, round, [&] {
       place_kept(Index::var(turn));
       body();
-      // The next turn writes where others still read, unless a barrier of another exchange is in between.
-      const bool exchanges = warps_of(s_).count > 1 || s_.cluster > 1;
-      if (exchanges && exchanges_of(region_) == 1)
-        b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
+      end_turn();
     });
+  }
+
+  // The next turn writes where others still read, unless that is another place, or another exchange is in between.
+  void end_turn() {
+    const bool exchanges = warps_of(s_).count > 1 || s_.cluster > 1;
+    if (exchanges && exchanges_of(region_) == 1 && !alternates(region_, s_))
+      b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
   }
 
   Index rank_apart() const { return s_.cluster > 1 ? Index(0) : place_.rank; }
@@ -612,14 +617,16 @@ class StageLowering {
   Handles get_state(int r, const std::vector<kernel::ArrayId>& arrays, const Index& at) {
     const std::vector<DType> types = state_dtypes(r);
     Handles state;
-    for (std::size_t c = 0; c < arrays.size(); ++c)
-      state.push_back(b_.get(arrays[c], at * state_width() + state_lane(), types[c]));
+    for (std::size_t c = 0; c < arrays.size(); ++c) {
+      const DType stored = kernel_.out.kernel.arrays[static_cast<std::size_t>(arrays[c])].dtype;
+      const Handle h = b_.get(arrays[c], at * state_width() + state_lane(), stored);
+      state.push_back(stored == types[c] ? h : b_.apply(ScalarOp::cast, std::array{h}, types[c]));
+    }
     return state;
   }
-  void set_state(const std::vector<kernel::ArrayId>& arrays, const Handles& state, const Index& at,
-                 const std::optional<Index>& rank = {}) {
+  void set_state(const std::vector<kernel::ArrayId>& arrays, const Handles& state, const Index& at) {
     for (std::size_t c = 0; c < arrays.size(); ++c)
-      b_.set(arrays[c], at * state_width() + state_lane(), state[c], kNone, rank);
+      b_.set(arrays[c], at * state_width() + state_lane(), state[c]);
   }
 
   // Combines with the state of the lane `mask` threads away; `distance` is that in threads of the domain.
@@ -648,59 +655,99 @@ class StageLowering {
     }
     if (reductions.empty()) return;
     if (warps > 1) {
+      const Parts parts = parts_of(reductions, "part", warps);
       const Index warp = floordiv(place_.thread_reduced, in_warp);
-      const IndexBound first{mod(place_.thread_reduced, in_warp), 0, 1};
-      gather(reductions, "part", warps, kernel::Scope::block, first, warp);
+      b_.when(b_.inside({{mod(place_.thread_reduced, in_warp), 0, 1}}), [&] {
+        for (const int r : reductions) {
+          b_.at(node_of(r));
+          set_state(parts.arrays.at(r), results_[r], slot_of(parts, warp));
+        }
+      });
+      b_.barrier(kernel::Scope::block);
+      combine_parts(reductions, parts);
     }
-    if (s_.cluster > 1) {  // thread i of a domain writes to block i
-      const IndexBound writes{place_.thread_reduced, 0, s_.cluster};
-      gather(reductions, "block", s_.cluster, kernel::Scope::cluster, writes, share_,
-             mod(place_.thread_reduced, s_.cluster));
-    }
+    if (s_.cluster > 1) exchange_messages(reductions);
   }
 
-  // The states of `parts` warps or blocks as one. Threads inside `writes` put theirs into the slot of `part` in shared memory, of
-  // the block `to` of the cluster.
-  void gather(const std::vector<int>& reductions, std::string_view name, int parts, kernel::Scope scope,
-              const IndexBound& writes, const Index& part, const std::optional<Index>& to = {}) {
-    const auto slot = [&](const Index& p) {
-      return s_.lanes_reduced ? place_.thread_kept * parts + p : p * s_.threads_kept + place_.thread_kept;
-    };
+  // As late as possible, when loads are on their way.
+  void wait_for_cluster() {
+    if (place_.cluster > 1 && !place_.staged && !started_) b_.started();
+    started_ = true;
+  }
+
+  // The states of the blocks of a cluster: thread i of a domain sends that of its block to block i.
+  void exchange_messages(const std::vector<int>& reductions) {
+    const Parts parts = parts_of(reductions, "block", s_.cluster);
+    const Index box = Index(kernel_.boxes_used) + mod(round_, parts.places);
+    kernel_.boxes_used += parts.places;
+    // A block that has our message may send the next one where this block's threads still read, unless they all have read.
+    if (warps_of(s_).count == 1) b_.barrier(kernel::Scope::block);
+    wait_for_cluster();
+    std::int64_t bytes = 0;
+    b_.when(b_.inside({{place_.thread_reduced, 0, s_.cluster}}), [&] {
+      const Index to = mod(place_.thread_reduced, s_.cluster);
+      for (const int r : reductions) {
+        b_.at(node_of(r));
+        for (std::size_t c = 0; c < results_[r].size(); ++c) {
+          const kernel::ArrayId array = parts.arrays.at(r)[c];
+          const kernel::Array& a = kernel_.out.kernel.arrays[static_cast<std::size_t>(array)];
+          Handle h = results_[r][c];
+          if (b_.dtype(h) != a.dtype) h = b_.apply(ScalarOp::cast, std::array{h}, a.dtype);
+          b_.send(array, slot_of(parts, share_) * state_width() + state_lane(), h, to, kernel_.boxes, box);
+          bytes += a.elements / parts.places * size_of(a.dtype);
+        }
+      }
+    });
+    b_.receive(kernel_.boxes, box, floordiv(round_, parts.places), bytes);
+    combine_parts(reductions, parts);
+  }
+
+  // Shared memory for the states of some warps or blocks.
+  struct Parts {
+    std::string_view name;
+    int count;
+    int places;  // in which they lie in turn
     std::map<int, std::vector<kernel::ArrayId>> arrays;
+  };
+  Parts parts_of(const std::vector<int>& reductions, std::string_view name, int count) {
+    Parts parts{name, count, alternates(region_, s_) ? 2 : 1, {}};
     for (const int r : reductions) {
       const std::vector<DType> types = state_dtypes(r);
       for (std::size_t c = 0; c < types.size(); ++c) {
-        arrays[r].push_back(b_.array(array_name(name, r, c), types[c],
-                                     static_cast<std::int64_t>(parts) * s_.threads_kept * state_width(),
-                                     kernel::Space::shared));
+        parts.arrays[r].push_back(b_.array(
+            array_name(name, r, c), name == "block" ? message_dtype(types[c]) : types[c],
+            std::int64_t{parts.places} * count * s_.threads_kept * state_width(), kernel::Space::shared));
       }
     }
-    b_.when(b_.inside({writes}), [&] {
-      for (const int r : reductions) {
-        b_.at(node_of(r));
-        set_state(arrays[r], results_[r], slot(part), to);
-      }
-    });
-    b_.barrier(scope);
+    return parts;
+  }
+  Index slot_of(const Parts& parts, const Index& part) const {
+    const Index here = s_.lanes_reduced ? place_.thread_kept * parts.count + part
+                                        : part * s_.threads_kept + place_.thread_kept;
+    return mod(round_, parts.places) * (std::int64_t{parts.count} * s_.threads_kept) + here;
+  }
+
+  void combine_parts(const std::vector<int>& reductions, const Parts& parts) {
     for (const int r : reductions) {
       b_.at(node_of(r));
-      results_[r] = whole(r, arrays[r], name, parts, slot);
+      results_[r] = whole(r, parts);
     }
   }
 
-  template <class F>
-  Handles whole(int r, const std::vector<kernel::ArrayId>& arrays, std::string_view name, int parts,
-                F&& slot) {
+  Handles whole(int r, const Parts& all) {
     const auto [stride, in_warp, warps] = warps_of(s_);
+    const int parts = all.count;
+    const std::vector<kernel::ArrayId>& arrays = all.arrays.at(r);
     if (in_warp >= parts) {  // one partial result a lane
-      Handles state = get_state(r, arrays, slot(mod(place_.thread_reduced, parts)));
+      Handles state = get_state(r, arrays, slot_of(all, mod(place_.thread_reduced, parts)));
       for (int d = 1; d < parts; d *= 2) state = exchange(r, state, d * stride, d);
       return state;
     }
-    const std::vector<kernel::ArrayId> sum = accumulators(r, fmt::format("{}_whole", name));
+    const std::vector<kernel::ArrayId> sum = accumulators(r, fmt::format("{}_whole", all.name));
     const IndexVar p = b_.var("p", parts);
     b_.loop(p, kernel::Level::serial, [&] {
-      set_state(sum, combine(r, get_state(r, sum, Index(0)), get_state(r, arrays, slot(Index::var(p)))),
+      set_state(sum,
+                combine(r, get_state(r, sum, Index(0)), get_state(r, arrays, slot_of(all, Index::var(p)))),
                 Index(0));
     });
     return get_state(r, sum, Index(0));
@@ -730,6 +777,8 @@ class StageLowering {
   std::map<ExprId, kernel::ArrayId> ahead_;  // likewise, of what is read ahead
   Index block_;                              // whose domains kept_ says
   IndexVar next_;                            // the block of the next turn
+  Index round_;                              // turns before this one
+  bool started_ = false;                     // has waited for the cluster
   std::vector<Step> resident_;               // all steps of the thread, where the domain stays in registers
 };
 

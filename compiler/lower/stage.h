@@ -17,6 +17,8 @@ struct KernelContext {
   std::map<NodeId, kernel::BufferId> sources;                 // of loads
   std::map<std::pair<NodeId, bool>, kernel::BufferId> roots;  // of stores: node, whether to a temporary
   std::vector<kernel::ArrayId> tables;
+  kernel::ArrayId boxes = kernel::kNone;  // mailboxes, where blocks of a cluster exchange
+  std::int64_t boxes_used = 0;            // those that stages have taken
 };
 
 // Where a stage finds itself.

@@ -86,6 +86,14 @@ int exchanges_of(const Region& region) {
   return static_cast<int>(phases.size());
 }
 
+bool alternates(const Region& region, const Schedule& s) {
+  return exchanges_of(region) == 1 && (s.prefetch > 0 || !region.outer.empty());
+}
+
+std::int64_t mailboxes_of(const Region& region, const Schedule& s) {
+  return s.cluster == 1 ? 0 : exchanges_of(region) * (alternates(region, s) ? 2 : 1);
+}
+
 std::int64_t vectors_ahead(const Region& region, const Schedule& s) {
   return s.keep == Keep::registers ? extent_of(region, s).vectors
                                    : static_cast<std::int64_t>(s.prefetch) * s.unroll;

@@ -48,11 +48,14 @@ std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
 // Shared memory through which the warps of a block and the blocks of a cluster combine what they reduced.
 std::int64_t partial_bytes(const Region& region, const Schedule& s) {
   const std::int64_t each = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
-  std::int64_t bytes = 0;
+  const int places = alternates(region, s) ? 2 : 1;
+  std::int64_t bytes = ceil_div(mailboxes_of(region, s) * size_of(DType::i64), 16) * 16;
   for (const int parts : {warps_of(s).count, s.cluster}) {
     if (parts == 1) continue;
     for (const Reduction& r : region.reductions) {
-      for (const DType t : r.component_dtypes()) bytes += ceil_div(parts * each * size_of(t), 16) * 16;
+      for (const DType t : r.component_dtypes())
+        bytes +=
+            ceil_div(places * parts * each * size_of(parts == s.cluster ? message_dtype(t) : t), 16) * 16;
     }
   }
   return bytes;

@@ -60,6 +60,9 @@ std::string to_string(const Schedule& s);
 // Throws Error naming the key that is wrong, with what it may be.
 Schedule parse_schedule(std::string_view text);
 
+// As what a value is sent to another block: messages have 4 or 8 bytes.
+inline DType message_dtype(DType t) { return t == DType::boolean ? DType::i32 : t; }
+
 // How the threads that share a domain lie in warps.
 struct Warps {
   int stride = 1;   // between neighbouring threads of a domain
@@ -91,6 +94,11 @@ std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s);
 std::int64_t vectors_ahead(const Region& region, const Schedule& s);
 // Phases that reduce something: after each the threads of a domain exchange.
 int exchanges_of(const Region& region);
+// Whether what they exchange lies in two places in turn: where a block goes over domains one after the other with one exchange
+// each, some threads still read what was exchanged when others write what is to be next.
+bool alternates(const Region& region, const Schedule& s);
+// In the shared memory of each block of a cluster that shares domains: one for each exchange, and each of its places.
+std::int64_t mailboxes_of(const Region& region, const Schedule& s);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
 // needs again: the most over all phases.
 int live_registers(const Region& region);

@@ -59,7 +59,7 @@ DeviceInfo describe_device(const Driver& driver, int ordinal) {
   DeviceInfo info{.kind = "cuda", .name = name, .ordinal = ordinal};
   Target& target = info.target;
   target = base_target(name, 10 * get(Attribute::capability_major) + get(Attribute::capability_minor));
-  target.ptx = std::min(newest_ptx(driver.version), kNewestWrittenPtx);
+  target = with_ptx(target, std::min(newest_ptx(driver.version), kNewestWrittenPtx));
   target.multiprocessors = get(Attribute::multiprocessors);
   target.max_threads_per_block =
       std::min(target.max_threads_per_block, get(Attribute::max_threads_per_block));

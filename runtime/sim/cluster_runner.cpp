@@ -62,6 +62,8 @@ std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster) {
   }
   clock_ = cluster_clock_ = 0;
   block_clocks_.assign(shared_.size(), 0);
+  known_.assign(shared_.size(), std::vector<std::uint32_t>(shared_.size(), 0));
+  boxes_.clear();
   remote_ = {};
   ready_.clear();
   for (Copies& c : copies_) c.started.clear(), c.batches.clear();
@@ -71,6 +73,7 @@ std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster) {
     run_one_by_one();
   }
   report_pending_copies();
+  report_pending_messages();
   current_ = nullptr;
   return std::move(fault_);
 }
@@ -104,7 +107,7 @@ void ClusterRunner::run_one_by_one() {
 void ClusterRunner::run_side_by_side() {
   arrived_.assign(static_cast<std::size_t>(cluster_threads() / kWarp), 0);
   at_barrier_.assign(shared_.size(), 0);
-  at_cluster_barrier_ = finished_ = 0;
+  at_cluster_barrier_ = started_ = finished_ = 0;
   make_ready(0, cluster_threads());
   while (!ready_.empty()) resume(take_ready());
   if (finished_ == cluster_threads()) return report_last_remote();
@@ -129,6 +132,8 @@ void ClusterRunner::resume(int thread) {
     case State::cluster_barrier:
       if (++at_cluster_barrier_ == cluster_threads()) open_cluster_barrier();
       break;
+    case State::start:
+    case State::message: break;
     case State::shuffle:
       if (++arrived_[static_cast<std::size_t>(thread / kWarp)] == kWarp) complete_shuffle(thread / kWarp);
       break;
@@ -225,8 +230,6 @@ bool ClusterRunner::allowed(const std::byte* at, std::int64_t bytes, std::int32_
   if (meant != nullptr && meant->contains(at, bytes) && (meant->writable || !site.store) &&
       reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(site.alignment) == 0) {
     if (meant->shadow != nullptr) note(*meant, at, bytes, number);
-    if (site.argument == kClusterMemory && meant != &shared_[static_cast<std::size_t>(rank_)])
-      remote_ = {thread_, number, meant, at, clock_};
     return true;
   }
   report_access(at, number, meant);
@@ -234,7 +237,14 @@ bool ClusterRunner::allowed(const std::byte* at, std::int64_t bytes, std::int32_
 }
 
 void* ClusterRunner::access(void* address, std::int32_t number) noexcept {
-  if (allowed(static_cast<std::byte*>(address), site_of(number).bytes, number)) return address;
+  const Site& site = site_of(number);
+  auto* at = static_cast<std::byte*>(address);
+  if (allowed(at, site.bytes, number)) {
+    const Region* meant = site.argument == kClusterMemory ? region_of(at, site) : nullptr;
+    if (meant != nullptr && meant != &shared_[static_cast<std::size_t>(rank_)])
+      remote_ = {thread_, number, meant, at, clock_};
+    return address;
+  }
   if (scratch_storage_.empty()) scratch_storage_.resize(kScratchBytes + kScratchAlignment);
   std::byte* scratch = align_up(scratch_storage_.data(), kScratchAlignment);
   std::memset(scratch, 0xff, kScratchBytes);
@@ -315,6 +325,8 @@ void ClusterRunner::note(const Region& region, const std::byte* address, std::in
   now.cluster_clock = cluster_clock_;
   now.cluster_first = static_cast<std::uint32_t>(first_block_);
   now.cluster_end = static_cast<std::uint32_t>(first_block_ + launch_->kernel->cluster);
+  now.known = known_[static_cast<std::size_t>(rank_)];
+  now.known_first = now.cluster_first;
   const std::int64_t offset = address - region.begin;
   try {
     const Finding finding = site.store ? region.shadow->store(offset, bytes, now)

@@ -1,6 +1,6 @@
 // Runs the threads of one cluster at a time on one host thread. In most kernels a cluster is one block.
 //
-// Threads of a kernel that synchronizes are fibers: each runs until it waits at a barrier or a shuffle, or
+// Threads of a kernel that synchronizes are fibers: each runs until it waits at a barrier or a shuffle or for messages, or
 // finishes. When every thread of the block (cluster) waits at the barrier, or all lanes of a warp at the shuffle, they
 // may go on; when nobody may, threads have diverged, which is a fault. Other kernels need no fibers, a loop
 // calls one thread after the other.
@@ -12,6 +12,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,17 +47,39 @@ class ClusterRunner {
   void await_copies(std::int32_t pending) noexcept;
   void barrier(std::int32_t site) noexcept;
   void cluster_barrier(std::int32_t site) noexcept;
+  // Messages arrive when the round is over for which they are expected, as late as they may.
+  void start(std::int32_t site) noexcept;
+  void await_start(std::int32_t site) noexcept;
+  void open_box(void* box, std::int32_t site) noexcept;
+  void send(void* to, std::uint64_t bits, std::int32_t bytes, void* box, std::int32_t site) noexcept;
+  void expect(void* box, std::int32_t bytes, std::int32_t site) noexcept;
+  void receive(void* box, std::int32_t parity, std::int32_t site) noexcept;
   std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask, std::int32_t site) noexcept;
   // `address` when the access is allowed, else scratch memory.
   void* access(void* address, std::int32_t site) noexcept;
 
  private:
-  enum class State : std::uint8_t { ready, barrier, cluster_barrier, shuffle, finished };
+  enum class State : std::uint8_t { ready, barrier, cluster_barrier, start, message, shuffle, finished };
   struct Thread {
     boost::context::detail::fcontext_t context = nullptr;  // where to go on; null: no fiber yet
     State state = State::ready;
     std::int32_t site = 0;                          // where it waits
     std::uint32_t value = 0, mask = 0, result = 0;  // of the shuffle it takes part in
+    const void* box = nullptr;                      // whose messages it waits for
+  };
+
+  struct Message {
+    std::byte* to;
+    std::uint64_t bits;
+    std::int32_t bytes, site;
+  };
+  struct Mailbox {
+    int rank = 0;              // of its block
+    std::int64_t rounds = 0;   // that are over
+    std::int64_t arrived = 0;  // bytes, in this one
+    std::int64_t expected = -1;
+    std::vector<Message> pending;
+    std::vector<std::uint32_t> known;  // to those who sent them, of each block
   };
 
   struct Copy {
@@ -92,6 +115,11 @@ class ClusterRunner {
   void note(const Region& region, const std::byte* address, std::int64_t bytes, std::int32_t site);
   void land(const Copy& copy);
   void report_pending_copies();
+
+  // ---- messages.cpp ----
+  Mailbox* box_at(const void* address, std::int32_t site);
+  void end_round(const void* address, Mailbox& box);
+  void report_pending_messages();
 
   // ---- reports.cpp ----
   // Keeps what was found as the cluster's fault, unless it has one: "kernel 'k', block 0, thread 1: " and `what`, then
@@ -129,13 +157,15 @@ class ClusterRunner {
   std::vector<int> ready_;       // taken from the back
   std::vector<int> arrived_;     // lanes at the shuffle, by warp
   std::vector<int> at_barrier_;  // threads, by block
-  int at_cluster_barrier_ = 0, finished_ = 0;
+  int at_cluster_barrier_ = 0, started_ = 0, finished_ = 0;
   boost::context::detail::fcontext_t scheduler_ = nullptr;
   FiberStacks stacks_;
 
   // Ticks when a barrier opens; what came before that of a block (of the cluster) comes before all that follows in it.
   std::uint32_t clock_ = 0, cluster_clock_ = 0;
   std::vector<std::uint32_t> block_clocks_;
+  std::vector<std::vector<std::uint32_t>> known_;  // by block: what it knows of each block, see Moment
+  std::map<const void*, Mailbox> boxes_;           // by address
 
   std::vector<std::byte> shared_storage_;
   std::vector<Region> shared_;  // by block

@@ -35,10 +35,14 @@ class Instrumenter {
   Instrumentation run(bool check_memory) {
     for (const auto& [primitive, bound] :
          {std::pair{simt::kBarrier, kSimBarrier}, std::pair{simt::kClusterBarrier, kSimClusterBarrier},
+          std::pair{simt::kClusterStart, kSimClusterStart},
+          std::pair{simt::kClusterStarted, kSimClusterStarted}, std::pair{simt::kBoxOpen, kSimBoxOpen},
+          std::pair{simt::kBoxExpect, kSimBoxExpect}, std::pair{simt::kBoxReceive, kSimBoxReceive},
           std::pair{simt::kShuffleXor, kSimShuffleXor}}) {
       bind(primitive, bound);
     }
     bind_copies();
+    bind_messages();
     if (check_memory) {
       for (llvm::Function& f : module_) note_accesses(f);
       for (const auto& [access, number] : accesses_) check(*access, number);
@@ -74,6 +78,15 @@ class Instrumenter {
       const int first = number(load);
       number(store);
       return first;
+    });
+  }
+
+  void bind_messages() {
+    bind(simt::kSend, kSimSend, [&](const llvm::CallInst& call) {
+      const auto bytes =
+          static_cast<std::int64_t>(llvm::cast<llvm::ConstantInt>(call.getArgOperand(2))->getZExtValue());
+      out_.shared_granule = std::min(out_.shared_granule, granule(bytes));
+      return number({bytes, bytes, true, kClusterMemory, line_of(call)});
     });
   }
 

@@ -19,6 +19,18 @@ void* cluster_shared(void* address, std::int32_t rank) noexcept {
 }
 void barrier(std::int32_t site) noexcept { runner().barrier(site); }
 void cluster_barrier(std::int32_t site) noexcept { runner().cluster_barrier(site); }
+void cluster_start(std::int32_t site) noexcept { runner().start(site); }
+void cluster_started(std::int32_t site) noexcept { runner().await_start(site); }
+void box_open(void* box, std::int32_t site) noexcept { runner().open_box(box, site); }
+void send(void* to, std::uint64_t bits, std::int32_t bytes, void* box, std::int32_t site) noexcept {
+  runner().send(to, bits, bytes, box, site);
+}
+void box_expect(void* box, std::int32_t bytes, std::int32_t site) noexcept {
+  runner().expect(box, bytes, site);
+}
+void box_receive(void* box, std::int32_t parity, std::int32_t site) noexcept {
+  runner().receive(box, parity, site);
+}
 std::uint32_t shuffle_xor(std::uint32_t value, std::uint32_t mask, std::int32_t site) noexcept {
   return runner().shuffle_xor(value, mask, site);
 }
@@ -51,6 +63,12 @@ std::span<const HostFunction> host_functions() {
       HostFunction{simt::kClusterShared, address_of(&cluster_shared)},
       HostFunction{kSimBarrier, address_of(&barrier)},
       HostFunction{kSimClusterBarrier, address_of(&cluster_barrier)},
+      HostFunction{kSimClusterStart, address_of(&cluster_start)},
+      HostFunction{kSimClusterStarted, address_of(&cluster_started)},
+      HostFunction{kSimBoxOpen, address_of(&box_open)},
+      HostFunction{kSimSend, address_of(&send)},
+      HostFunction{kSimBoxExpect, address_of(&box_expect)},
+      HostFunction{kSimBoxReceive, address_of(&box_receive)},
       HostFunction{kSimShuffleXor, address_of(&shuffle_xor)},
       HostFunction{kSimCopy, address_of(&copy)},
       HostFunction{simt::kCopyCommit, address_of(&copy_commit)},

@@ -11,6 +11,12 @@ inline constexpr std::string_view kSimAccess = "bz.sim.access";  // ptr (ptr add
 inline constexpr std::string_view kSimRead = "bz.sim.read";      // the same
 inline constexpr std::string_view kSimBarrier = "bz.sim.barrier";
 inline constexpr std::string_view kSimClusterBarrier = "bz.sim.cluster.barrier";
+inline constexpr std::string_view kSimClusterStart = "bz.sim.cluster.start";
+inline constexpr std::string_view kSimClusterStarted = "bz.sim.cluster.started";
+inline constexpr std::string_view kSimBoxOpen = "bz.sim.box.open";
+inline constexpr std::string_view kSimSend = "bz.sim.send";
+inline constexpr std::string_view kSimBoxExpect = "bz.sim.box.expect";
+inline constexpr std::string_view kSimBoxReceive = "bz.sim.box.receive";
 inline constexpr std::string_view kSimShuffleXor = "bz.sim.shfl.xor";
 inline constexpr std::string_view kSimCopy = "bz.sim.copy";
 

@@ -134,6 +134,8 @@ void ClusterRunner::report_divergence() {
     switch (state(t)) {
       case State::barrier: return "waits at a barrier";
       case State::cluster_barrier: return "waits at a cluster barrier";
+      case State::start: return "waits for the start of the cluster";
+      case State::message: return "waits for messages";
       case State::shuffle: return "waits at a shuffle";
       case State::finished: return "has finished";
       case State::ready: break;
@@ -154,7 +156,17 @@ void ClusterRunner::report_divergence() {
   };
   if (report(State::shuffle, "shuffle", kWarp)) return;
   if (report(State::barrier, "barrier", block_threads())) return;
-  report(State::cluster_barrier, "cluster barrier", cluster_threads());
+  if (report(State::cluster_barrier, "cluster barrier", cluster_threads())) return;
+  if (report(State::start, "start of the cluster", cluster_threads())) return;
+  const int waiting = first(0, cluster_threads(), [&](State s) { return s == State::message; });
+  if (waiting < 0) return;
+  const Thread& t = threads_[static_cast<std::size_t>(waiting)];
+  const Mailbox& box = boxes_.at(t.box);
+  fault(waiting,
+        box.expected < 0
+            ? fmt::format("waits for messages, and nobody says how many: {} bytes came", box.arrived)
+            : fmt::format("waits for messages of {} bytes, and {} came", box.expected, box.arrived),
+        {t.site});
 }
 
 }  // namespace bz::sim

@@ -110,6 +110,14 @@ Finding Shadow::store(std::int64_t offset, std::int64_t bytes, const Moment& now
   });
 }
 
+void Shadow::settle(std::int64_t offset, std::int64_t bytes) {
+  each_granule(offset, bytes, [&](Page& page, std::size_t, std::size_t i) -> Finding {
+    if (page.written != nullptr) page.written[i / kWord] |= std::uint64_t{1} << (i % kWord);
+    if (page.stores != nullptr) page.stores[i] = {};
+    return {};
+  });
+}
+
 void Shadow::forget_written(std::int64_t offset, std::int64_t bytes) {
   each_granule(offset, bytes, [&](Page& page, std::size_t, std::size_t i) -> Finding {
     if (page.written != nullptr) page.written[i / kWord] &= ~(std::uint64_t{1} << (i % kWord));

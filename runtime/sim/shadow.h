@@ -66,6 +66,8 @@ class Shadow {
   Finding load(std::int64_t offset, std::int64_t bytes, const Moment& now, bool remember);
   Finding store(std::int64_t offset, std::int64_t bytes, const Moment& now);
 
+  // Written, by what comes before all that follows.
+  void settle(std::int64_t offset, std::int64_t bytes);
   // As if nobody had written there.
   void forget_written(std::int64_t offset, std::int64_t bytes);
   void forget_accesses();  // what follows comes after all that was

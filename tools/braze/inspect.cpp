@@ -42,7 +42,7 @@ void emit(const EmitFlags& flags, std::ostream& out, std::ostream& err) {
   CompileOptions options;
   options.last = *parse_stage(flags.stage);
   options.target = choose_target(flags.target);
-  if (!flags.ptx.empty()) options.target.ptx = parse_ptx_version(flags.ptx);
+  if (!flags.ptx.empty()) options.target = with_ptx(options.target, parse_ptx_version(flags.ptx));
   options.schedule = flags.program.schedule;
   options.disabled_passes = flags.program.disabled;
   if (options.target.sim && options.last == Stage::ptx) {
