@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "compiler/schedule/spill.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -135,9 +136,11 @@ class StageLowering {
   }
 
   // Step `u` of group `group`. `masked`: the domain may end inside.
-  Step step(const Index& group, int u, bool masked) {
+  Step step(const Index& group, int u, bool masked) { return step_of(group * s_.unroll + Index(u), masked); }
+
+  // That of a vector of the thread.
+  Step step_of(const Index& vectors, bool masked) {
     Step s;
-    const Index vectors = group * s_.unroll + Index(u);  // before this one, of the thread
     Index flat = (vectors * s_.cluster + share_) * s_.threads_reduced + place_.thread_reduced;
     // One question for a vector that is inside as a whole or not at all, else one for each lane.
     Index bound = flat;
@@ -172,12 +175,106 @@ class StageLowering {
       for (int u = 0; u < s_.unroll; ++u) steps.push_back(step(group, u, masked));
       return steps;
     }
-    for (std::int64_t i = 0; i < extent_.vectors; ++i) {
-      const std::int64_t vectors = extent_.per_group / s_.unroll;  // elements of a step
-      const bool inside = (i > 0 || !extent_.shifted) && (i + 1) * vectors <= region_.domain_size();
-      steps.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !inside));
+    for (std::int64_t i = 0; i < vectors_in_registers(region_, s_); ++i)
+      steps.push_back(step(Index(i / s_.unroll), static_cast<int>(i % s_.unroll), !is_inside(i)));
+    return steps;
+  }
+
+  // Whether vector `i` of every thread lies inside the domain.
+  bool is_inside(std::int64_t i) const {
+    const std::int64_t elements = extent_.per_group / s_.unroll;
+    return (i > 0 || !extent_.shifted) && (i + 1) * elements <= region_.domain_size();
+  }
+
+  // ---- vectors in shared memory, where registers do not hold all --------------------------------------------------
+
+  int spilled_together() const { return std::min(s_.unroll, s_.spill); }
+
+  // Group `group` of those vectors.
+  std::vector<Step> spilled_steps(const Index& group, bool masked) {
+    std::vector<Step> steps;
+    const Index number = group * spilled_together();
+    for (int u = 0; u < spilled_together(); ++u) {
+      steps.push_back(step_of(number + Index(u) + Index(vectors_in_registers(region_, s_)), masked));
+      steps.back().slot = slot(number + Index(u), s_.spill);
     }
     return steps;
+  }
+
+  // Runs `body(steps)` for all of them, in a loop.
+  template <class F>
+  void for_each_spilled_group(F&& body) {
+    const std::int64_t registers = vectors_in_registers(region_, s_), groups = s_.spill / spilled_together();
+    std::int64_t full = 0;
+    while (full < groups && is_inside(registers + (full + 1) * spilled_together() - 1)) ++full;
+    const auto loop = [&](std::int64_t first, std::int64_t end, bool masked) {
+      if (first == end) return;
+      const IndexVar j = b_.var("j", end - first);
+      b_.loop(j, kernel::Level::serial, [&] {
+        std::vector<Step> steps = spilled_steps(Index::var(j) + Index(first), masked);
+        body(steps);
+      });
+    };
+    loop(0, full, false);
+    loop(full, groups, true);
+  }
+
+  // Starts to bring what the first phase loads of them.
+  void start_spilling() {
+    const std::int64_t elements = static_cast<std::int64_t>(s_.spill) * s_.vector * threads_of(s_);
+    spill_ = spill_of(region_, s_);
+    if (spill_arrays_.empty()) {
+      for (std::size_t i = 0; i < spill_.arrays.size(); ++i)
+        spill_arrays_.push_back(
+            b_.array(array_name("spill", i), spill_.arrays[i], elements, kernel::Space::shared));
+    }
+    for_each_spilled_group([&](std::vector<Step>& steps) {
+      for (Step& s : steps) {
+        const Handle begins = begins_inside(s);
+        for (const auto& [id, array] : spill_.held[0]) {
+          b_.at(expr(id).node);
+          b_.copy(spill_arrays_[static_cast<std::size_t>(array)], s.slot, kernel_.sources.at(expr(id).source),
+                  at(expr(id).index, &s), begins);
+        }
+      }
+    });
+    b_.commit();
+  }
+
+  // A phase over them: reduces into `partial`, by reduction, and stores.
+  void spilled_phase(int p, const std::vector<ExprId>& targets, const std::vector<int>& reductions,
+                     const std::vector<int>& stores,
+                     const std::map<int, std::vector<kernel::ArrayId>>& partial) {
+    if (p == 0) b_.await(0);
+    for (const auto& [id, array] : spill_.held[static_cast<std::size_t>(p)])
+      keep_[id] = spill_arrays_[static_cast<std::size_t>(array)];
+    std::vector<Step> resident = std::exchange(resident_, {});
+    std::vector<ExprId> wanted = targets;
+    std::vector<std::pair<ExprId, int>> held;  // from now on
+    if (p + 1 < region_.phases()) {
+      for (const auto& [id, array] : spill_.held[static_cast<std::size_t>(p) + 1]) {
+        if (keep_.contains(id)) continue;
+        held.emplace_back(id, array);
+        wanted.push_back(id);
+      }
+    }
+    const Needs n = needs(wanted);
+    compute_rows(n);
+    for_each_spilled_group([&](std::vector<Step>& steps) {
+      compute(n, steps);
+      for (const int s : stores) store(s, steps);
+      for (const int r : reductions)
+        set_state(partial.at(r), combine(r, get_state(r, partial.at(r), Index(0)), lift_in_chunks(r, steps)),
+                  Index(0));
+      for (Step& s : steps) {
+        for (const auto& [id, array] : held) {
+          b_.at(expr(id).node);
+          b_.set(spill_arrays_[static_cast<std::size_t>(array)], s.slot, b_.widen(s.memo.at(id), s_.vector));
+        }
+      }
+    });
+    resident_ = std::move(resident);
+    keep_.clear();
   }
 
   // Runs `body(steps, group)` for all of the thread's steps: all at once where the domain stays in registers, with all that
@@ -217,23 +314,27 @@ class StageLowering {
     const Index own = block_;
     place_kept(block);
     for (Step& s : steps_of(group, true)) {
-      // A vector that begins in the domain is copied whole. All threads of a block that is full have a domain.
-      std::vector<IndexBound> bounds = s.bounds;
-      if (region_.domains() % extent_.rows_per_block != 0)
-        bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
-      const Index zero(0);
-      for (IndexBound& b : bounds) {
-        b.e = b.e.substitute(
-            [&](std::int32_t id) -> const Index* { return id == kernel::kLaneVar ? &zero : nullptr; });
-        b.lo = 1 - s_.vector;
-      }
-      const Handle begins = mask(std::move(bounds), &s);
+      const Handle begins = begins_inside(s);
       for (const auto& [id, array] : ahead_) {
         b_.at(expr(id).node);
         b_.copy(array, s.ahead, kernel_.sources.at(expr(id).source), at(expr(id).index, &s), begins);
       }
     }
     place_kept(own);
+  }
+
+  // A vector that begins in the domain is copied whole. All threads of a block that is full have a domain.
+  Handle begins_inside(Step& s) {
+    std::vector<IndexBound> bounds = s.bounds;
+    if (region_.domains() % extent_.rows_per_block != 0)
+      bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
+    const Index zero(0);
+    for (IndexBound& b : bounds) {
+      b.e = b.e.substitute(
+          [&](std::int32_t id) -> const Index* { return id == kernel::kLaneVar ? &zero : nullptr; });
+      b.lo = 1 - s_.vector;
+    }
+    return mask(std::move(bounds), &s);
   }
 
   // What is read ahead when `group` has been taken from shared memory.
@@ -394,6 +495,7 @@ class StageLowering {
 
   void body() {
     if (s_.keep == Keep::shared) fill();
+    if (s_.spill > 0) start_spilling();
     for (int phase = 0; phase < region_.phases(); ++phase) this->phase(phase);
     store_rows();
   }
@@ -445,7 +547,7 @@ class StageLowering {
     compute_rows(n);
     const bool once = extent_.groups == 1 || s_.keep == Keep::registers;
     std::map<int, std::vector<kernel::ArrayId>> partial;
-    if (!once) {
+    if (!once || s_.spill > 0) {
       for (const int r : reductions) partial[r] = accumulators(r, "acc");
     }
     for_each_group([&](std::vector<Step>& steps, const Index& group) {
@@ -471,8 +573,10 @@ class StageLowering {
         }
       }
     });
+    if (s_.spill > 0) spilled_phase(p, targets, reductions, stores, partial);
     for (const int r : reductions) {
       if (!once) results_[r] = get_state(r, partial[r], Index(0));
+      if (s_.spill > 0) results_[r] = combine(r, results_[r], get_state(r, partial[r], Index(0)));
     }
     across_threads(reductions);
   }
@@ -779,7 +883,9 @@ class StageLowering {
   IndexVar next_;                            // the block of the next turn
   Index round_;                              // turns before this one
   bool started_ = false;                     // has waited for the cluster
-  std::vector<Step> resident_;               // all steps of the thread, where the domain stays in registers
+  Spill spill_;
+  std::vector<kernel::ArrayId> spill_arrays_;
+  std::vector<Step> resident_;  // all steps of the thread, where the domain stays in registers
 };
 
 }  // namespace

@@ -6,10 +6,8 @@
 #include "compiler/schedule/schedule.h"
 
 namespace bz::compiler {
-namespace {
 
-// What a phase computes first.
-std::vector<ExprId> targets(const Region& region, int phase) {
+std::vector<ExprId> targets_of(const Region& region, int phase) {
   std::vector<ExprId> ids;
   for (const Reduction& r : region.reductions) {
     if (r.phase == phase) ids.insert(ids.end(), r.operands.begin(), r.operands.end());
@@ -19,8 +17,6 @@ std::vector<ExprId> targets(const Region& region, int phase) {
   }
   return ids;
 }
-
-}  // namespace
 
 DType kept_dtype(const Region& region, ExprId id) {
   const Expr& e = region.exprs[static_cast<std::size_t>(id)];
@@ -32,7 +28,7 @@ std::vector<ExprId> kept_values(const Region& region) {
   // Of later phases: the topmost varying expressions that no reduction feeds, and the loads beneath them.
   std::vector<bool> needed(region.exprs.size(), false);
   for (int phase = 1; phase < region.phases(); ++phase) {
-    for (const ExprId t : targets(region, phase)) needed[static_cast<std::size_t>(t)] = true;
+    for (const ExprId t : targets_of(region, phase)) needed[static_cast<std::size_t>(t)] = true;
   }
   std::vector<ExprId> top, loads;
   std::vector<bool> below(region.exprs.size(), false);
@@ -63,7 +59,7 @@ std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s) {
   if (along.empty()) return {};
   const Index lane = Index::var(along.back()), zero(0);
   std::vector<bool> wanted(region.exprs.size(), false);
-  for (const ExprId t : targets(region, 0)) wanted[static_cast<std::size_t>(t)] = true;
+  for (const ExprId t : targets_of(region, 0)) wanted[static_cast<std::size_t>(t)] = true;
   std::vector<ExprId> loads;
   for (ExprId id = static_cast<ExprId>(region.exprs.size()); id-- > 0;) {
     const Expr& e = region.exprs[static_cast<std::size_t>(id)];
@@ -92,6 +88,10 @@ bool alternates(const Region& region, const Schedule& s) {
 
 std::int64_t mailboxes_of(const Region& region, const Schedule& s) {
   return s.cluster == 1 ? 0 : exchanges_of(region) * (alternates(region, s) ? 2 : 1);
+}
+
+std::int64_t vectors_in_registers(const Region& region, const Schedule& s) {
+  return extent_of(region, s).vectors - s.spill;
 }
 
 std::int64_t vectors_ahead(const Region& region, const Schedule& s) {
@@ -158,7 +158,7 @@ std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep ke
   std::vector<bool> kept(region.exprs.size(), false);
   for (int phase = 0; phase < region.phases(); ++phase) {
     std::vector<bool> wanted(region.exprs.size(), false);
-    for (const ExprId t : targets(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
+    for (const ExprId t : targets_of(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
     std::vector<ExprId>& computed = all.emplace_back();
     for (std::size_t i = region.exprs.size(); i-- > 0;) {
       if (!wanted[i] || kept[i] || !region.exprs[i].varies) continue;
@@ -178,7 +178,7 @@ int live_registers(const Region& region) {
   std::vector<int> computed(region.exprs.size(), phases), taken(region.exprs.size(), 0);
   for (int phase = 0; phase < phases; ++phase) {
     std::vector<bool> wanted(region.exprs.size(), false);
-    for (const ExprId t : targets(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
+    for (const ExprId t : targets_of(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
     for (std::size_t i = region.exprs.size(); i-- > 0;) {
       const Expr& e = region.exprs[i];
       if (!wanted[i] || !e.varies) continue;

@@ -8,12 +8,14 @@
 #include <set>
 
 #include "compiler/fuse/access.h"
+#include "compiler/schedule/spill.h"
 #include "compiler/schedule/tile.h"
 #include "support/error.h"
 
 namespace bz::compiler {
 namespace {
 
+constexpr int kMostSpill = 64;
 constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
 
 int parse_number(std::string_view key, std::string_view text, int most) {
@@ -38,11 +40,14 @@ int working_registers(const Schedule& s) { return kWorkingRegisters + (s.prefetc
 // an unroll of 2 to 8.
 constexpr int kStreamingRegisters = 24;
 
+// The compute capability that brought asynchronous copies.
+constexpr int kCopies = 80;
+
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Elements of a domain that one thread handles, counting the empty ones of its last vectors.
+// Elements of a domain that one thread keeps, counting the empty ones of its last vectors; in registers without those spilled.
 std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
-  return (s.keep == Keep::registers ? e.vectors : e.groups * s.unroll) * s.vector;
+  return (s.keep == Keep::registers ? e.vectors - s.spill : e.groups * s.unroll) * s.vector;
 }
 
 // Shared memory through which the warps of a block and the blocks of a cluster combine what they reduced.
@@ -72,11 +77,12 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
                      s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
                      s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
+                     s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
                      kKeepNames[static_cast<int>(s.keep)]);
 }
 
@@ -108,6 +114,8 @@ Schedule parse_schedule(std::string_view text) {
       s.prefetch = parse_number(key, value, 16);
     } else if (key == "tile") {
       s.tile = parse_number(key, value, 128);
+    } else if (key == "spill") {
+      s.spill = parse_number(key, value, kMostSpill);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {
@@ -117,8 +125,7 @@ Schedule parse_schedule(std::string_view text) {
     } else {
       throw Error(
           fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, "
-                      "prefetch, tile, "
-                      "keep",
+                      "prefetch, tile, spill, keep",
                       key));
     }
   }
@@ -190,6 +197,7 @@ std::int64_t shared_bytes(const Region& region, const Schedule& s) {
     const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
     for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
   }
+  if (s.spill > 0) bytes += spill_bytes(region, s);
   if (s.keep != Keep::shared) return bytes;
   const std::int64_t elements = elements_per_thread(s, extent_of(region, s)) * threads_of(s);
   for (const ExprId id : kept_values(region)) bytes += elements * size_of(kept_dtype(region, id));
@@ -199,7 +207,6 @@ std::int64_t shared_bytes(const Region& region, const Schedule& s) {
 // Why there can be no copies ahead.
 static std::optional<std::string> refuse_prefetch(const Region& region, const Schedule& s,
                                                   const Target& target) {
-  constexpr int kCopies = 80;  // the compute capability that brought asynchronous copies
   if (target.sm < kCopies) return fmt::format("{} has no asynchronous copies", target.name);
   if (s.tile > 1) return "a tile is not read ahead";
   if (s.keep == Keep::shared) return "nothing is read ahead of a domain that is kept in shared memory";
@@ -210,6 +217,20 @@ static std::optional<std::string> refuse_prefetch(const Region& region, const Sc
   }
   if (region.phases() > 1) return "a domain that is read by each phase is not read ahead";
   return std::nullopt;
+}
+
+static std::optional<std::string> refuse_spill(const Region& region, const Schedule& s, const Extent& e,
+                                               const Target& target) {
+  if (target.sm < kCopies) return fmt::format("{} has no asynchronous copies", target.name);
+  if (s.keep != Keep::registers) return "nothing is spilled where registers keep nothing";
+  if (s.prefetch > 0) return "what is spilled is not read ahead";
+  if (s.spill >= e.vectors)
+    return fmt::format("{} vectors of a thread are spilled, it has {}", s.spill, e.vectors);
+  if (loads_ahead(region, s).empty()) return "no domain has a load of its own to spill";
+  const std::int64_t bytes = shared_bytes(region, s);
+  if (bytes <= target.max_shared_bytes) return std::nullopt;
+  return fmt::format("{} bytes of shared memory to spill to, a block may have {}", bytes,
+                     target.max_shared_bytes);
 }
 
 static std::optional<std::string> refuse_tile(const Region& region, const Schedule& s, const Target& target) {
@@ -272,6 +293,9 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
                          target.max_shared_bytes);
     }
   }
+  if (s.spill > 0 && region.phases() > 1) {
+    if (std::optional<std::string> why = refuse_spill(region, s, e, target)) return why;
+  }
   if (s.keep == Keep::nothing) return std::nullopt;
   if (region.phases() == 1) return "there is one phase, nothing to keep";
   if (s.keep == Keep::registers) {
@@ -315,7 +339,7 @@ int blocks_together(const Region& region, const Schedule& s, const Target& targe
   if (s.keep != Keep::registers) return 1;
   const int threads = threads_of(s);
   std::int64_t blocks = target.registers_per_multiprocessor / (threads * registers_of(region, s));
-  if (s.prefetch > 0) {
+  if (s.prefetch > 0 || s.spill > 0) {
     const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
     blocks = std::min(blocks, target.shared_per_multiprocessor / shared);
   }

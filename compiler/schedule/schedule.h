@@ -10,6 +10,7 @@
 // domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). `prefetch` makes blocks
 // stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
 // so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next.
+// Where registers do not hold a domain, `spill` vectors of each thread stay in shared memory instead (spill.h).
 // With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
 // shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
 //
@@ -18,6 +19,7 @@
 //   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
 //   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
+//   half in shared memory      lanes=reduced,kept=1,reduced=512,cluster=16,spill=16,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
 //   transposed                 lanes=kept,vector=4,kept=256,unroll=4,tile=64
@@ -51,6 +53,7 @@ struct Schedule {
   int cluster = 1;   // power of two, at most 16
   int prefetch = 0;  // 0 or a power of two, at most 16
   int tile = 1;      // power of two, at most 128
+  int spill = 0;     // 0 or a power of two, at most 64
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -102,6 +105,8 @@ std::int64_t mailboxes_of(const Region& region, const Schedule& s);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
 // needs again: the most over all phases.
 int live_registers(const Region& region);
+// What a phase computes first: what it reduces and stores.
+std::vector<ExprId> targets_of(const Region& region, int phase);
 // By phase: the varying expressions that it computes. What is not kept is computed, or loaded, again by each.
 std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep keep);
 // Registers of a thread, estimated: what it keeps of a domain, or else the loads that it has in flight.
@@ -129,6 +134,8 @@ class Forms {
   std::optional<Region> resident_;
 };
 
+// Vectors of the domain that a thread keeps in registers.
+std::int64_t vectors_in_registers(const Region& region, const Schedule& s);
 // Shared memory of a block: for the exchange of partial results, for a tile, for what is kept and what is copied ahead.
 std::int64_t shared_bytes(const Region& region, const Schedule& s);
 inline constexpr std::int64_t kSystemShared = 1024;  // of a block, beside it, that the system has

@@ -1,0 +1,103 @@
+#include "compiler/schedule/spill.h"
+
+#include <functional>
+#include <set>
+
+#include "compiler/fuse/cost.h"
+
+namespace bz::compiler {
+namespace {
+
+// A load from shared memory, with its share of the store, takes about as long as so many instructions.
+constexpr int kRecompute = 4;
+
+class Spilling {
+ public:
+  explicit Spilling(const Region& region) : region_(region) {}
+
+  // Whether it takes more instructions to compute it from what is held than to hold it.
+  bool is_worth_holding(ExprId id, const std::map<ExprId, int>& held) const {
+    std::set<ExprId> seen;
+    int instructions = 0;
+    walk(id, [&](ExprId e) {
+      if (held.contains(e) || !seen.insert(e).second) return false;
+      instructions += instructions_of(at(e));
+      return instructions <= kRecompute;
+    });
+    return instructions > kRecompute;
+  }
+
+  // Visits what varies, from an expression down, as long as `visit` says so.
+  void walk(ExprId id, const std::function<bool(ExprId)>& visit) const {
+    if (!at(id).varies || !visit(id)) return;
+    for (const ExprId o : at(id).operands) walk(o, visit);
+  }
+
+  // What a phase computes, and takes from what is held.
+  std::set<ExprId> reached(int phase, const std::map<ExprId, int>& held) const {
+    std::set<ExprId> all;
+    for (const ExprId t : targets_of(region_, phase)) {
+      walk(t, [&](ExprId e) { return all.insert(e).second && !held.contains(e); });
+    }
+    return all;
+  }
+
+  const Expr& at(ExprId id) const { return region_.exprs[static_cast<std::size_t>(id)]; }
+
+ private:
+  const Region& region_;
+};
+
+}  // namespace
+
+Spill spill_of(const Region& region, const Schedule& s) {
+  const Spilling spilling(region);
+  Spill out;
+  std::map<ExprId, int> held;
+  for (const ExprId id : loads_ahead(region, s)) {
+    held[id] = static_cast<int>(out.arrays.size());
+    out.arrays.push_back(kept_dtype(region, id));
+  }
+  out.held.push_back(held);
+  for (int phase = 0; phase + 1 < region.phases(); ++phase) {
+    const std::set<ExprId> computed = spilling.reached(phase, held);
+    std::set<ExprId> worth, needed, seen;
+    for (int later = phase + 1; later < region.phases(); ++later) {
+      for (const ExprId t : targets_of(region, later)) {
+        spilling.walk(t, [&](ExprId e) {
+          if (held.contains(e)) {
+            needed.insert(e);
+            return false;
+          }
+          if (!computed.contains(e) || !spilling.is_worth_holding(e, held)) return seen.insert(e).second;
+          worth.insert(e);
+          return false;
+        });
+      }
+    }
+    std::map<ExprId, int> next;
+    std::set<int> taken;
+    for (const ExprId e : needed) taken.insert(next[e] = held.at(e));
+    for (const ExprId e : worth) {
+      const DType t = spilling.at(e).dtype;
+      int array = 0;
+      while (array < static_cast<int>(out.arrays.size()) &&
+             (taken.contains(array) || out.arrays[static_cast<std::size_t>(array)] != t))
+        ++array;
+      if (array == static_cast<int>(out.arrays.size())) out.arrays.push_back(t);
+      taken.insert(next[e] = array);
+    }
+    held = std::move(next);
+    out.held.push_back(held);
+  }
+  return out;
+}
+
+std::int64_t spill_bytes(const Region& region, const Schedule& s) {
+  const std::int64_t elements = static_cast<std::int64_t>(s.spill) * s.vector * threads_of(s);
+  std::int64_t bytes = 0;
+  for (const DType t : spill_of(region, s).arrays) bytes += (elements * size_of(t) + 15) / 16 * 16;
+  return bytes;
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,23 @@
+// Vectors of a thread that stay in shared memory between phases, where the registers do not hold all (`spill`).
+//
+// What the first phase loads is copied there (cp.async), without a way through registers. Each phase takes its elements from
+// there, a few at a time; what it computes of them is put there too when a later phase needs it and it costs more to compute
+// again. Only the thread itself accesses its vectors, so there are no barriers.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "compiler/schedule/schedule.h"
+
+namespace bz::compiler {
+
+struct Spill {
+  std::vector<DType> arrays;  // what they hold of each element
+  std::vector<std::map<ExprId, int>>
+      held;  // when a phase begins: the array of each expression that is in one
+};
+Spill spill_of(const Region& region, const Schedule& s);
+std::int64_t spill_bytes(const Region& region, const Schedule& s);  // of a block
+
+}  // namespace bz::compiler
