@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/fuse/access.h"
+#include "compiler/fuse/cost.h"
 #include "compiler/schedule/predict.h"
 #include "compiler/schedule/tile.h"
 #include "support/error.h"
@@ -62,9 +63,11 @@ void set_threads(Schedule& s, const Region& region, int threads) {
 // apart. First those with 32 to 64 elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
-  // `exchanges`: of the form that stays in registers, in a turn.
-  RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges)
-      : region_(region), target_(target), size_(region.domain_size()), exchanges_(exchanges) {
+  RowCandidates(const Region& region, const Target& target, int full, int team)
+      : region_(region),
+        target_(target),
+        size_(region.domain_size()),
+        heavy_(instructions_of(region) > kHeavy * static_cast<double>(region.domains() * size_)) {
     const std::int64_t inner = region.reduced.back().extent;
     first_.lanes_reduced = true;
     first_.vector = full;
@@ -82,9 +85,8 @@ class RowCandidates {
 
   std::vector<Schedule> list() {
     if (region_.phases() > 1) {
-      // Rows of f32 have few candidates that read ahead, which are the best where they can serve (kept_range).
-      const int first = first_.vector <= 4 ? 1 : 0;
-      for (const int prefetch : {first, 1 - first}) add_kept(Keep::registers, prefetch);
+      for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
+      if (size_ >= kOfCluster) prefer_small_blocks();
       // Shared memory holds more, and takes the forms of few phases with it.
       if (out_.empty()) add_kept(Keep::shared, 0);
     }
@@ -94,7 +96,10 @@ class RowCandidates {
 
  private:
   static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
+  static constexpr double kHeavy = 20;
   static constexpr std::int64_t kLeast = 8, kPreferred = 64;  // elements of a thread
+  // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
+  static constexpr std::int64_t kOfCluster = 16384;
 
   std::int64_t each(int threads, int cluster) const {
     return ceil_div(size_, static_cast<std::int64_t>(threads) * cluster);
@@ -123,8 +128,7 @@ class RowCandidates {
   }
 
   void add_kept(Keep keep, int prefetch) {
-    // Elements. Rows of 30522 took 0.56 ms in one block and 0.58 to 0.64 in two (f32 softmax, H200, 2026-11).
-    constexpr std::int64_t kChunk = 16, kOfCluster = 32768, kOfBlock = 8192;
+    constexpr std::int64_t kChunk = 16, kOfBlock = 4096;  // elements
     Schedule s = first_;
     s.keep = keep;
     s.prefetch = prefetch;
@@ -142,26 +146,47 @@ class RowCandidates {
         if (threads < range.threads || threads > range.most_threads) continue;
         if (each(threads, cluster) >= std::min(range.least, size_) && each(threads, cluster) <= range.most)
           add(s, threads, kChunk);
+        if (prefetch == 0 && threads >= kLeastThreads) add_spilled(s, threads, kChunk);
       }
     }
   }
 
-  // Threads, and elements of each, that are worth a prediction. Small blocks of a cluster wait for each other more often than
-  // they hide it, and rows of f32 gain by reading ahead only where one block fills a multiprocessor. Milliseconds of f32 (H200,
-  // 2026-11): softmax of 65536 by 4 x 256 threads 0.60, 8 x 128 0.60, 2 x 512 ahead 0.58, 4 x 256 ahead 0.69; l1 norm of
-  // 65535 by 4 x 256 4.4, 8 x 128 4.9; layer_norm of 262144 by 8 x 512 ahead 0.67, 16 x 256 0.78. With one exchange a turn ends
-  // with a barrier of its own: rms_norm of 65536 by 4 x 256 0.58, 2 x 512 ahead 0.66.
+  // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
+  // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11).
+  void prefer_small_blocks() {
+    const int preferred = first_.vector > 4 ? kLeastThreads : 2 * kLeastThreads;
+    const auto distance = [&](const Schedule& s) {
+      return std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
+    };
+    std::stable_sort(out_.begin(), out_.end(), [&](const Schedule& a, const Schedule& b) {
+      return std::pair(distance(a), a.spill > 0) < std::pair(distance(b), b.spill > 0);
+    });
+  }
+
+  // With so many vectors in shared memory that registers hold at most 64 elements, with room for what is being computed.
+  void add_spilled(Schedule s, int threads, int chunk) {
+    constexpr std::int64_t kInRegisters = 64;
+    const std::int64_t most = s.vector > 4 ? 192 : 128;
+    const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
+    if (vectors * s.vector <= kInRegisters || vectors * s.vector > most) return;
+    s.spill = power_at_least(vectors - kInRegisters / s.vector);
+    if (s.spill < vectors) add(s, threads, chunk);
+  }
+
+  // Threads, and elements of each, that are worth a prediction. Reading ahead gains where the elements in registers leave room
+  // and rows have 16 bits: layer_norm of 2048 x 262144 took 0.69 ms so and 0.72 otherwise, rms_norm 0.58 and 0.61; rows of
+  // f32 were up to 20 % slower (H200, 2026-11).
   struct Range {
     int threads, most_threads;
     std::int64_t least, most;
   };
   Range kept_range(const Schedule& s) const {
     const bool narrow = s.vector > 4;
-    if (s.cluster == 1 && s.prefetch == 0) return {1, kMostThreads, 8, 128};
-    const bool ahead = s.cluster > 1 && exchanges_ > 1 && size_ % s.vector == 0;
-    if (!narrow && s.prefetch > 0) return {512, ahead ? 512 : 0, 33, 64};
-    if (!narrow && s.cluster > 1) return {256, 512, 33, 96};
-    return {kLeastThreads, kMostThreads, 8, s.cluster > 1 ? 96 : 128};
+    if (s.prefetch > 0) return {256, narrow && s.cluster > 1 ? 512 : 0, 16, 64};
+    // Exponentials that are taken beside 128 elements find no registers: log_softmax of 16384 bf16 took 0.61 ms so, 0.52 with
+    // half of them in shared memory; layer_norm 0.52 and 0.54.
+    if (s.cluster == 1) return {1, kMostThreads, 8, narrow && heavy_ ? 96 : 128};
+    return {kLeastThreads, kMostThreads, 16, 96};
   }
 
   void add_streaming() {
@@ -195,7 +220,7 @@ class RowCandidates {
   const Region& region_;
   const Target& target_;
   std::int64_t size_;
-  int exchanges_;
+  bool heavy_;  // in instructions an element
   Schedule first_;
   int most_cluster_ = 1;
   std::vector<Schedule> out_;
@@ -383,9 +408,8 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  const int exchanges = exchanges_of(forms.resident() != nullptr ? *forms.resident() : region);
   const auto list = [&](const Region& form) {
-    return rows ? RowCandidates(form, target, full, bounds.team, exchanges).list()
+    return rows ? RowCandidates(form, target, full, bounds.team).list()
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);

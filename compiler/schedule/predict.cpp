@@ -12,20 +12,24 @@ namespace {
 // All on an H200, 2026-11. From the issue of a load to its arrival while memory is busy.
 constexpr double kLoadSeconds = 0.8e-6;
 // Threads of a block exchange what they have reduced; blocks of a cluster do.
-constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.4e-6;
-// Blocks of a cluster start together and wait for the last of them, times the share of them that wait: fitted to softmax of
-// rows from 32768 to 393216 in clusters of 2 to 16.
-constexpr double kClusterSeconds = 4e-6;
+constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
+// Blocks of a cluster start together and wait for the last of them, times the share of them that wait. These, masks, parameters
+// and spilling are fitted to 600 kernels of rows from 16384 to 2^20.
+constexpr double kClusterSeconds = 0.1e-6;
 // A multiprocessor reads so much faster than its share of the memory's speed, while others compute.
 constexpr double kBurst = 2;
 // Warps of a scheduler that leave half of its time unused.
 constexpr double kIdleWarps = 0.5;
 // Instructions that a masked element takes more, in each phase, and those of a barrier.
-constexpr double kMaskInstructions = 4, kBarrierInstructions = 20;
+constexpr double kMaskInstructions = 8, kBarrierInstructions = 20;
 // Rows that are read in parts: each part takes as long as so many bytes more.
 constexpr double kSegmentBytes = 9;
-// How sharply the largest of the three times decides.
-constexpr double kSharpness = 6;
+// What all domains load alike, such as a scale, comes from L2 or L1: so many times as fast as from memory.
+constexpr double kParameterSpeed = 4.2;
+// A spilled element is loaded from shared memory by each phase, in a loop.
+constexpr double kSpillInstructions = 1;
+// How sharply the largest of the three times decides: the more so, the more blocks of a multiprocessor hide each other's.
+constexpr double kSharpness = 6, kSharpnessOfBlock = 0.45;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -58,6 +62,7 @@ class Touched {
 // What all blocks together do in a phase.
 struct Work {
   double from_memory = 0, from_cache = 0, written = 0;  // bytes
+  double parameters = 0;                                // bytes that all domains load
   double instructions = 0, exchanging = 0;
   bool exchanges = false;
 };
@@ -131,6 +136,8 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       const bool alone = loaded && e.shifted && !moves_with_domain(region, x);
       work.instructions += elements * (alone ? 2 : instructions_of(x));
       if (loaded) load(x, phase > 0);
+      if (loaded && x.table < 0 && !moves_with_domain(region, x))
+        work.parameters += elements * size_of(x.stored);
     }
     if (phase == 0) {
       for (const Expr& x : region.exprs) {  // once a domain
@@ -154,6 +161,8 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     work.from_memory = memory.bytes() * segments(region, s);
     work.from_cache = cache.bytes();
     work.written = stored.bytes();
+    if (s.spill > 0)
+      work.instructions += elements * kSpillInstructions * s.spill / static_cast<double>(e.vectors);
     work.instructions = work.instructions / used(region, s, e) + work.exchanging;
   }
   return all;
@@ -205,9 +214,10 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   double chain = kClusterSeconds * (1 - 1.0 / s.cluster);
   for (const Work& w : work) {
     const double again = w.from_cache / (cached ? kCacheSpeed : 1);
-    memory += (w.from_memory + again + w.written) / target.dram_bytes_per_second;
+    const double parameters = w.parameters / kParameterSpeed;
+    memory += (w.from_memory + again + parameters + w.written) / target.dram_bytes_per_second;
     arithmetic += w.instructions / issued / (target.multiprocessors * reach(cluster));
-    const double read = (w.from_memory + again) / parts / (share * kBurst);
+    const double read = (w.from_memory + again + parameters) / parts / (share * kBurst);
     const double computed = w.instructions / parts / issued;
     chain += w.written / parts / (share * kBurst);
     // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored.
@@ -225,9 +235,10 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   }
   chain *= static_cast<double>(ceil_div(units, at_once) * iterations);
   const double most = std::max({memory, arithmetic, chain, 1e-12});
+  const double sharpness = kSharpness + kSharpnessOfBlock * resident;
   double sum = 0;
-  for (const double t : {memory, arithmetic, chain}) sum += std::pow(t / most, kSharpness);
-  return most * std::pow(sum, 1 / kSharpness);
+  for (const double t : {memory, arithmetic, chain}) sum += std::pow(t / most, sharpness);
+  return most * std::pow(sum, 1 / sharpness);
 }
 
 }  // namespace bz::compiler

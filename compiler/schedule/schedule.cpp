@@ -293,7 +293,7 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
                          target.max_shared_bytes);
     }
   }
-  if (s.spill > 0 && region.phases() > 1) {
+  if (s.spill > 0) {
     if (std::optional<std::string> why = refuse_spill(region, s, e, target)) return why;
   }
   if (s.keep == Keep::nothing) return std::nullopt;

@@ -325,6 +325,31 @@ TEST_CASE("rows and columns of every width read ahead, on addresses aligned to t
   }
 }
 
+TEST_CASE("rows of every width that registers and shared memory keep together") {
+  // Softmax takes exponentials out of the registers too; the variance of a sum has a load beside the one that is copied.
+  constexpr std::string_view kPrograms[] = {"%y = softmax %x {{axes = [1]}} %v = neg %y output %v",
+                                            "%b = input {0}[{1}] %c = add %x, %b %y = log_softmax %c {{axes "
+                                            "= [1]}} %v = layer_norm %x {{axes = [1]}} output %v"};
+  int k = 0;
+  for (const std::int64_t width : {520, 1000, 1021, 2049}) {
+    for (const std::string_view schedule :
+         {"lanes=reduced,vector={},kept=1,reduced=32,unroll=1,spill=1,keep=registers",
+          "lanes=reduced,vector={},kept=2,reduced=32,unroll=2,spill=2,keep=registers",
+          "lanes=reduced,vector={},kept=1,reduced=32,unroll=1,cluster=2,spill=1,keep=registers",
+          "lanes=reduced,vector=1,kept=2,reduced=64,unroll=4,cluster=2,spill=4,keep=registers"}) {
+      for (const std::string_view program : kPrograms) {
+        const DType t = k % 2 == 0 ? DType::f32 : DType::bf16;
+        Options options;
+        options.misaligned = k % 3 == 1;
+        options.seed = static_cast<std::uint64_t>(k++);
+        options.schedule = fmt::format(fmt::runtime(schedule), t == DType::f32 ? 4 : 8);
+        INFO(name(t) << ", width " << width << ", " << options.schedule);
+        check(parse(rows_program(fmt::format(fmt::runtime(program), name(t), width), 5, width, t)), options);
+      }
+    }
+  }
+}
+
 TEST_CASE("stages over different axes of every width, on addresses aligned to their elements only") {
   for (const std::int64_t width : {1, 5, 16, 33}) {
     for (const DType t : {DType::f32, DType::f16}) {

@@ -15,9 +15,9 @@ TEST_CASE("harness: a result further off than allowed is a problem of its output
 }
 
 TEST_CASE("harness: what cannot be compiled is blamed on its output") {
-  const ir::Graph g =
-      parse("graph h { %x = input f32[3, 40] %z = input f32[3, 40] %s = sum %x {axes = [1]} %y = exp %z"
-            " output %s output %y }");
+  const ir::Graph g = parse(
+      "graph h { %x = input f32[3, 40] %z = input f32[3, 40] %s = sum %x {axes = [1]} %y = exp %z"
+      " output %s output %y }");
   Options options;
   options.schedule = "lanes=reduced,reduced=32";  // a map has nothing that is reduced
   const std::vector<Problem> wrong = problems(g, options);

@@ -112,10 +112,11 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
           stage.reduced.empty() && dice.one_in(2)
               ? fmt::format("lanes=kept,vector={},kept={},unroll={},tile={}", 1 << dice.below(5),
                             1 << dice.below(9), 1 << dice.below(4), 1 << dice.below(8))
-              : fmt::format("lanes={},vector={},kept={},reduced={},unroll={},cluster={},{}keep={}",
+              : fmt::format("lanes={},vector={},kept={},reduced={},unroll={},cluster={},{}{}keep={}",
                             dice.one_in(2) ? "reduced" : "kept", 1 << dice.below(4), 1 << dice.below(7),
                             1 << dice.below(9), 1 << dice.below(4), dice.one_in(3) ? 1 << dice.below(5) : 1,
                             dice.one_in(3) ? fmt::format("prefetch={},", 1 << dice.below(4)) : "",
+                            dice.one_in(3) ? fmt::format("spill={},", 1 << dice.below(3)) : "",
                             dice.pick(kKeep));
       options.schedule = fmt::format("{}{}:{};", trial.schedule, stage.name, one);
       if (!compiles(g, options)) continue;
