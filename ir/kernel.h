@@ -43,6 +43,7 @@ struct Buffer {
   std::int64_t elements = 0;
   bool written = false;  // an output; inputs are only read
   int alignment = 16;    // bytes, of the address
+  bool shared = false;   // what some blocks of the launch write others read, or all of them count in
 };
 
 enum class Space : std::uint8_t { registers, shared };
@@ -143,12 +144,27 @@ struct Shuffle {  // the value of lane (own ^ mask) of the warp
   ValueId value;
   int mask;
 };
+// ---- blocks that work on one queue (of a buffer of i32, whose elements are 0 when the kernel starts) ----
+struct Signal {  // what the threads of the block have written can be read by whoever waits for it: adds 1
+  BufferId buffer;
+  Index offset;
+};
+struct Wait {  // until the element has reached `count`
+  BufferId buffer;
+  Index offset;
+  std::int32_t count = 1;
+};
 // ---- structure ----
+struct Let {  // `var` is `value` in the statements that follow; where it is used, that lies in its extent
+  IndexVar var;
+  Index value;
+};
 enum class Level : std::uint8_t { grid, cluster, thread, serial };
 struct For {
   IndexVar var;
   Level level;
   std::vector<Stmt> body;
+  int unroll = 1;  // turns of a serial loop side by side, so that they load together
 };
 // What the blocks do that share a turn: `var` is `first`, then `next`, which is further by as many teams as were launched,
 // while that is below the extent of `var`. All threads of a block, and of a cluster, take the same turns.
@@ -156,6 +172,16 @@ struct Turns {
   IndexVar var;
   std::int32_t first;  // the variable of the grid loop
   IndexVar next;
+  std::vector<Stmt> body;
+};
+// The ordered work of a queue: each block takes the next number of element 0 of the buffer, `var`, and does `body` with it
+// while it is below the extent of `var`. Numbers are taken in order by blocks that run, so that what waits for work of lower
+// numbers waits for work that has begun. A block takes its next number before it begins with the one it has; `slots` is a
+// shared array of two i32 through which its threads learn of it.
+struct Tickets {
+  IndexVar var;
+  BufferId queue;
+  ArrayId slots;
   std::vector<Stmt> body;
 };
 struct If {
@@ -168,7 +194,7 @@ struct Comment {
 
 struct Stmt {
   std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy, Commit,
-               Await, Barrier, Shuffle, For, Turns, If, Comment>
+               Await, Barrier, Shuffle, Signal, Wait, Let, For, Turns, Tickets, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };
@@ -184,7 +210,7 @@ struct Kernel {
   int cluster = 1;          // consecutive blocks that run side by side
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
-  bool persistent = false;  // has Turns: the grid is the most that is launched
+  bool persistent = false;  // has Turns or Tickets: the grid is the most that is launched
   Block body;
 
   int shared_bytes() const;
@@ -208,9 +234,9 @@ std::vector<Line> lines(const Kernel& k);
 int first_line(const Kernel& k);
 
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
-// loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in
-// no loop or condition that threads could take differently; arrays are accessed inside their bounds; copies go to shared
-// memory of the buffer's type.
+// loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers, shuffles, signals and
+// waits stand in no loop or condition that threads of a block could take differently; arrays are accessed inside their
+// bounds; copies go to shared memory of the buffer's type; queues are of i32 and shared by the blocks.
 std::vector<std::string> verify(const Kernel& k);
 
 }  // namespace bz::kernel

@@ -45,8 +45,12 @@ class KernelEmitter {
   void emit(const kernel::Await& s);
   void emit(const kernel::Barrier& s);
   void emit(const kernel::Shuffle& s);
+  void emit(const kernel::Signal& s);
+  void emit(const kernel::Wait& s);
+  void emit(const kernel::Let& s);
   void emit(const kernel::For& s);
   void emit(const kernel::Turns& s);
+  void emit(const kernel::Tickets& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
 
@@ -99,6 +103,8 @@ class KernelEmitter {
   }
   const kernel::Value& info(kernel::ValueId id) const { return k_.values[static_cast<std::size_t>(id)]; }
   llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
+  void barrier(kernel::Scope scope);
+  llvm::Value* first_thread();
   llvm::Value* shuffle32(llvm::Value* bits, int mask);
   llvm::Value* thread();
   // Names the statement's line of kernel IR on an access or a call that threads take part in together.

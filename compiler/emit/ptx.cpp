@@ -113,6 +113,39 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
   bind(m, simt::kCopyAwait, [&](auto& b, auto& call) {
     return b.CreateCall(intrinsic(I::nvvm_cp_async_wait_group), {call.getArgOperand(0)});
   });
+  // Between blocks of the whole device. A release and an acquire carry along what other threads of the block did before a
+  // barrier and do after one.
+  const auto assembly = [&](auto& b, auto& call, llvm::Type* result, const char* text,
+                            const char* constraints) {
+    std::vector<Value*> args(call.arg_begin(), call.arg_end());
+    auto* type = llvm::FunctionType::get(
+        result,
+        llvm::SmallVector<llvm::Type*, 2>(llvm::map_range(args, [](Value* v) { return v->getType(); })),
+        false);
+    return b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), args);
+  };
+  bind(m, simt::kTicket, [&](auto& b, auto& call) {
+    return assembly(b, call, b.getInt32Ty(), "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;",
+                    "=r,l,~{memory}");
+  });
+  bind(m, simt::kSignal, [&](auto& b, auto& call) {
+    return assembly(b, call, b.getVoidTy(), "red.release.gpu.global.add.u32 [$0], 1;", "l,~{memory}");
+  });
+  bind(m, simt::kWait, [&](auto& b, auto& call) {
+    return assembly(b, call, b.getVoidTy(),
+                    "{\n"
+                    "\t.reg .pred ready;\n"
+                    "\t.reg .u32 value;\n"
+                    "again:\n"
+                    "\tld.acquire.gpu.global.u32 value, [$0];\n"
+                    "\tsetp.ge.u32 ready, value, $1;\n"
+                    "\t@ready bra done;\n"
+                    "\tnanosleep.u32 64;\n"
+                    "\tbra again;\n"
+                    "done:\n"
+                    "\t}",
+                    "l,r,~{memory}");
+  });
   bind(m, simt::kBarrier, [&](auto& b, auto&) {
     return b.CreateCall(intrinsic(I::nvvm_barrier_cta_sync_aligned_all), {b.getInt32(0)});
   });

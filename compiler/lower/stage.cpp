@@ -33,6 +33,7 @@ class StageLowering {
   void run() {
     b_.set_lanes(s_.vector, s_.lanes_reduced);
     if (s_.prefetch > 0) return run_in_turns();
+    if (place_.ticket_blocks > 0) return run_ticket();
     // The blocks of a team that do not share domains take turns.
     const int apart = place_.cluster / s_.cluster;
     const std::int64_t turns = (extent_.blocks + apart - 1) / apart;
@@ -45,12 +46,38 @@ class StageLowering {
       place_kept(Index::var(turn) * apart + rank_apart());
       body();
       // The next turn writes where others still read.
-      if (warps_of(s_).count > 1 || s_.cluster > 1 || s_.keep == Keep::shared)
-        b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
+      if (waits_for_others()) b_.barrier(s_.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
     });
   }
 
  private:
+  bool waits_for_others() const {
+    return warps_of(s_).count > 1 || s_.cluster > 1 || s_.keep == Keep::shared;
+  }
+
+  // The blocks of a ticket, one after the other.
+  void run_ticket() {
+    constexpr int kTogether = 4;  // blocks without an exchange load together
+    const std::int64_t blocks = place_.ticket_blocks;
+    if (blocks == 1) {
+      place_kept(place_.first_block);
+      return body();
+    }
+    const IndexVar turn = b_.var("turn", blocks);
+    const int unroll = region_.reductions.empty() && extent_.blocks % blocks == 0 ? kTogether : 1;
+    const auto one = [&] {
+      const Index block = place_.first_block + Index::var(turn);
+      b_.when(b_.inside({{block, 0, extent_.blocks}}), [&] {
+        place_kept(block);
+        // Of blocks that are there, each has all of its domains.
+        if (region_.domains() % extent_.rows_per_block == 0) row_bounds_.clear();
+        body();
+        if (waits_for_others()) b_.barrier(kernel::Scope::block);
+      });
+    };
+    b_.loop(turn, kernel::Level::serial, one, unroll);
+  }
+
   // The block stays and takes turns; what the next one needs is on its way to shared memory.
   void run_in_turns() {
     b_.comment("the first of what is read ahead");

@@ -1,0 +1,137 @@
+// Kernels whose blocks take tickets of a queue: on a machine so small that samples of a few KiB fit no block.
+#include <fmt/format.h>
+
+#include "compiler/schedule/queue.h"
+#include "harness.h"
+#include "support/error.h"
+
+using namespace bz;              // NOLINT
+using namespace bz::compiler;    // NOLINT
+using namespace bz::end_to_end;  // NOLINT
+
+namespace {
+
+// Many multiprocessors for few samples, no clusters, and memory so slow that launches cost nothing.
+Target small_machine() {
+  Target t = *parse_target("sim");
+  t.multiprocessors = 16;
+  t.max_cluster = 1;
+  t.l2_bytes = 1 << 20;
+  t.dram_bytes_per_second = 1e9;
+  return t;
+}
+
+Compilation compiled(const std::string& text, const std::string& schedule = "") {
+  return compile_for(small_machine(), parse(text), {.schedule = schedule});
+}
+
+// The program is one queue of so many stages, and right in any order of the threads.
+void check_queue(const std::string& text, std::size_t stages, const std::string& schedule = "") {
+  const ir::Graph g = parse(text);
+  INFO(print(g));
+  const Compilation c = compiled(text, schedule);
+  INFO(c.explain());
+  REQUIRE(c.kernels.size() == 1);
+  CHECK(c.kernels[0].group.queue > 0);
+  CHECK(c.kernels[0].group.stages.size() == stages);
+  CHECK(c.kernels[0].kernel.persistent);
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    Options options;
+    options.target = small_machine();
+    options.schedule = schedule;
+    options.seed = seed;
+    check(g, options);
+    options.misaligned = true;
+    check(g, options);
+  }
+}
+
+constexpr const char* kTail =
+    "graph tail(N = 6, H = 17) { %x = input f32[N, 8, H, 15] %gamma = input f32[8] %beta = input f32[8]"
+    " %n = group_norm %x, %gamma, %beta {groups = 4} %t = tanh %n %r = add %x, %t"
+    " %y = logsumexp %r {axes = [1]} output %y }";
+
+std::string sizes(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("statistics of a sample and what is done with them are one queue") {
+  check_queue(kTail, 2);
+  check_queue(sizes(kTail, "N = 6, H = 17", "N = 9, H = 32"), 2);
+  check_queue(kTail, 2, "logsumexp_1: lanes=kept,kept=128,queue=2");
+  check_queue(kTail, 2, "logsumexp_1: lanes=kept,kept=32,reduced=2,queue=4");
+  // What one stage gives the next is an output as well.
+  check_queue(
+      "graph both { %x = input f32[6, 8, 512] %s = sum %x {axes = [2], keepdims = true}"
+      " %d = sub %x, %s %e = exp %d %y = max %e {axes = [1]} output %y output %s }",
+      2);
+  // Stores of half precision, which a queue must not round for itself.
+  check_queue(
+      "graph half { %x = input f16[6, 8, 512] %m = mean %x {axes = [2], keepdims = true}"
+      " %d = sub %x, %m %e = tanh %d %y = max %e {axes = [1]} output %y output %m }",
+      2);
+}
+
+TEST_CASE("statistics in parts, their combination and what is done with them are one queue") {
+  check_queue("graph norm { %x = input f32[6, 8, 4096] %y = layer_norm %x {axes = [1, 2]} output %y }", 3);
+  check_queue("graph norm { %x = input f32[5, 8, 4099] %y = layer_norm %x {axes = [1, 2]} output %y }", 3);
+}
+
+TEST_CASE("a ticket waits for tickets of lower numbers alone") {
+  for (const char* text :
+       {kTail, "graph norm { %x = input f32[6, 8, 4096] %y = layer_norm %x {axes = [1, 2]} output %y }"}) {
+    for (const int lag : {1, 2, 4, 16}) {
+      const Compilation first = compiled(text);
+      const std::string name = first.kernels[0].group.stages.back().name;
+      const Compilation c = compiled(text, fmt::format("{}: lanes=kept,kept=128,queue={}", name, lag));
+      const Group& group = c.kernels[0].group;
+      CHECK(group.queue == lag);
+      const TicketOrder order = order_of(group, c.kernels[0].schedules());
+      CHECK(order.tickets() == c.kernels[0].kernel.grid);
+      for (std::int64_t team = 0; team < group.teams(); ++team) {
+        for (const TicketStage& s : order.stages) {
+          for (const int p : s.waits_for) {
+            const TicketStage& giver = order.stages[static_cast<std::size_t>(p)];
+            const std::int64_t last = (team + giver.lag) * order.per_step + giver.first + giver.tickets - 1;
+            CHECK(last < (team + s.lag) * order.per_step + s.first);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the lag of a queue is for queues") {
+  CHECK_THROWS_WITH(
+      compile_for_sim(parse("graph g { %x = input f32[64, 100] %y = softmax %x {axes = [1]} output %y }"),
+                      {.schedule = "lanes=reduced,reduced=32,queue=2"}),
+      Catch::Contains("its blocks take no tickets of a queue"));
+  CHECK_THROWS_WITH(parse_schedule("queue=17"), Catch::Contains("queue=17 is not a number from 1 to 16"));
+}
+
+TEST_CASE("large samples are queues on an H200") {
+  const auto kernels = [](const std::string& text) {
+    CompileOptions options;
+    options.target = *parse_target("sm_90");
+    options.last = Stage::schedule;
+    return compile(parse(text), options);
+  };
+  const Compilation tail = kernels(
+      "graph t { %x = input f32[128, 64, 126, 126] %gamma = input f32[64] %beta = input f32[64]"
+      " %n = group_norm %x, %gamma, %beta {groups = 16} %t = tanh %n %h = hardswish %t %r = add %x, %h"
+      " %y = logsumexp %r {axes = [1]} output %y }");
+  REQUIRE(tail.kernels.size() == 1);
+  CHECK(tail.kernels[0].group.queue > 0);
+  CHECK(tail.cuts.empty());
+  const Compilation norm =
+      kernels("graph n { %x = input f32[16, 64, 256, 256] %y = layer_norm %x {axes = [1, 2, 3]} output %y }");
+  REQUIRE(norm.kernels.size() == 1);
+  CHECK(norm.kernels[0].group.queue == 1);
+  CHECK(norm.kernels[0].group.stages.size() == 3);
+  // A sample that L2 does not hold is read twice, and the reason is there.
+  const Compilation large = kernels(
+      "graph n { %x = input f32[16, 128, 512, 512] %y = layer_norm %x {axes = [1, 2, 3]} output %y }");
+  CHECK(large.kernels.size() > 1);
+}
