@@ -421,7 +421,7 @@ Plan queue(const Change& change) {
   Target target = *parse_target("sim");
   target.multiprocessors = 16;
   target.max_cluster = 1;
-  target.l2_bytes = 1 << 20;
+  target.l2_bytes = 32 << 10;
   target.dram_bytes_per_second = 1e9;
   const ir::Graph g = parse(
       "graph q { %x = input f32[6, 8, 512] %s = sum %x {axes = [2], keepdims = true}"

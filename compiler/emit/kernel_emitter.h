@@ -67,6 +67,7 @@ class KernelEmitter {
     std::int64_t elements;
     int alignment;
     bool global;
+    bool shared = false;  // by blocks that write there meanwhile: nothing is loaded but what a mask allows
   };
   Place place(const kernel::Buffer& b, int id) const;
   Place place(kernel::ArrayId id);
@@ -81,6 +82,7 @@ class KernelEmitter {
   void load_piece(const Place& p, llvm::Value* from, llvm::Align align, int count, Lanes& out);
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
   void load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out);
+  void load_if(const Place& p, const Index& at, int count, llvm::Value* condition, Lanes& out);
   Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
   llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);

@@ -21,6 +21,7 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/LoopUnrollPass.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
@@ -204,6 +205,8 @@ void optimize(llvm::Module& m, llvm::TargetMachine& machine) {
   function.addPass(llvm::InstCombinePass());
   function.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
                                                          /*UseMemorySSA=*/true));
+  // Loops that ask for it: their loads then come together.
+  function.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(/*OptLevel=*/2, /*OnlyWhenForced=*/true)));
   function.addPass(llvm::EarlyCSEPass());
   function.addPass(llvm::SimplifyCFGPass());
   llvm::ModulePassManager passes;

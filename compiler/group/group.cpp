@@ -26,8 +26,9 @@ constexpr std::int64_t kContiguousBytes = 128;
 constexpr std::size_t kSiblings = 8;
 // The share of the multiprocessors that keeps DRAM busy.
 constexpr double kSaturating = 0.75;
-// A queue has to be faster by so much: the estimate knows nothing of blocks that wait.
-constexpr double kQueueMargin = 0.95;
+// A queue has to be faster by so much: the estimate knows nothing of blocks that wait. And by so much than where blocks own
+// domains, as several of them on a multiprocessor are in different stages too.
+constexpr double kQueueMargin = 0.95, kOwnedMargin = 0.8;
 
 class Grouper {
  public:
@@ -132,8 +133,8 @@ class Grouper {
       if (home_[static_cast<std::size_t>(u)] != home) return std::nullopt;
     }
     const Team& last = teams_[static_cast<std::size_t>(home)];
-    const std::optional<Team> later = common(middle, last);
-    std::optional<Team> joined = later ? common(i, *later) : std::nullopt;
+    const std::optional<Team> later = common(middle, last, true);
+    std::optional<Team> joined = later ? common(i, *later, true) : std::nullopt;
     if (!joined || !arguments_fit(*joined)) return std::nullopt;
     const double apart = seconds_apart(i) + seconds_apart(middle) + seconds(last);
     std::optional<std::string> why = choose_form(apart, *joined);
@@ -181,8 +182,9 @@ class Grouper {
     return given.empty() ? shared : given;
   }
 
-  // The team with the region in it; nullopt when they have nothing in common.
-  std::optional<Team> common(int producer, const Team& team) {
+  // The team with the region in it; nullopt when they have nothing in common. `minor_members`: what is side by side in memory may
+  // be of several teams in members that move little.
+  std::optional<Team> common(int producer, const Team& team, bool minor_members = false) {
     const std::optional<std::vector<Tie>> all = ties(producer, team);
     if (!all || all->empty()) return std::nullopt;
     std::vector<std::optional<IndexVar>> own(team.outer.size());
@@ -208,16 +210,20 @@ class Grouper {
       if (!own[p]) continue;
       std::vector<IndexVar> position = {*own[p]};
       position.insert(position.end(), team.outer[p].begin(), team.outer[p].end());
-      if (keeps_lines_whole(joined.members, position)) joined.outer.push_back(std::move(position));
+      if (keeps_lines_whole(joined.members, position, minor_members))
+        joined.outer.push_back(std::move(position));
     }
     return joined;
   }
 
-  // Whether what lies side by side in memory stays with one team, in the accesses that move the most.
-  bool keeps_lines_whole(const std::vector<int>& members, const std::vector<IndexVar>& position) {
+  // Whether what lies side by side in memory stays with one team, in the accesses that move the most: of each member or, where
+  // members may be minor, of all.
+  bool keeps_lines_whole(const std::vector<int>& members, const std::vector<IndexVar>& position,
+                         bool minor_members) {
+    std::int64_t most = 0, most_narrow = 0;
     for (std::size_t m = 0; m < members.size(); ++m) {
       const Region& r = region(members[m]);
-      std::int64_t most = 0, most_narrow = 0;
+      if (!minor_members) most = most_narrow = 0;
       const auto access = [&](const Index& e, DType t) {
         std::vector<IndexVar> vars;
         e.collect_vars(vars);
@@ -230,9 +236,9 @@ class Grouper {
         if (e.kind == Expr::Kind::load) access(e.index, e.stored);
       }
       for (const Root& root : r.roots) access(root.offset, root.stored);
-      if (most_narrow * kMinor > most) return false;
+      if (!minor_members && most_narrow * kMinor > most) return false;
     }
-    return true;
+    return most_narrow * kMinor <= most;
   }
 
   // Elements of a root that belong to one team.
@@ -388,18 +394,24 @@ class Grouper {
     return kCacheShare * static_cast<double>(target_.l2_bytes) / std::max(1.0, each);
   }
 
-  // Half of the room is between the stages of a queue, the other half is for what blocks are at. 0 when there is none.
+  // Half of the room is between the stages of a queue, the other half is for what blocks are at.
+  static double under_way(int lag, double room) {
+    return lag + std::min(room / 2, static_cast<double>(kMostLag));
+  }
+
+  // 0 when there is no room, or when as much as half of all is between the stages or under way: then there is no queue to
+  // speak of.
   static int lag_of(const Team& team, double room) {
     if (room < 1) return 0;
     const std::int64_t most = std::clamp<std::int64_t>(team.size() / 4, 1, std::int64_t{kMostLag});
-    return static_cast<int>(std::clamp(room / 2, 1.0, static_cast<double>(most)));
+    const int lag = static_cast<int>(std::clamp(room / 2, 1.0, static_cast<double>(most)));
+    return 2 * under_way(lag, room) > static_cast<double>(team.size()) ? 0 : lag;
   }
 
   // Memory and arithmetic side by side, but for the first teams, of which there are no later stages yet, and the last ones.
   // Counters have to be cleared before.
   static double seconds_queued(const Team& team, const Flow& f, int lag, double room) {
-    const double under_way = lag + std::min(room / 2, static_cast<double>(kMostLag));
-    const double alone = std::min(1.0, under_way / static_cast<double>(team.size()));
+    const double alone = under_way(lag, room) / static_cast<double>(team.size());
     const double first = std::max(f.memory[0], f.arithmetic[0]);
     const double later = std::max(f.memory[1], f.arithmetic[1]);
     const double both = std::max(f.memory[0] + f.memory[1], f.arithmetic[0] + f.arithmetic[1]);
@@ -421,9 +433,9 @@ class Grouper {
     joined.queue = 0;
     const Flow f = flow(joined);
     const double fits = room(joined, f);
-    if (const int lag = lag_of(joined, fits); lag > 0 && joined.size() > lag) {
+    if (const int lag = lag_of(joined, fits); lag > 0) {
       const double s = seconds_queued(joined, f, lag, fits);
-      const bool faster = s < kQueueMargin * std::min(apart, best.value_or(apart));
+      const bool faster = s < kQueueMargin * apart && (!best || s < kOwnedMargin * *best);
       if (faster) {
         joined.queue = lag;
         joined.cluster = 1;

@@ -300,8 +300,14 @@ class StageLowering {
       case Expr::Kind::load: {
         const Index offset = at(e.index, step);
         std::vector<IndexBound> bounds = placed(e.where, step);
-        bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
-        if (step != nullptr) bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
+        // What others write is loaded under a branch, which is not for bounds that the address does not depend on.
+        const auto moves_with = [&](const std::vector<IndexVar>& vars) {
+          return !is_shared(e) ||
+                 std::any_of(vars.begin(), vars.end(), [&](const IndexVar& v) { return e.index.uses(v.id); });
+        };
+        if (moves_with(region_.kept)) bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
+        if (step != nullptr && moves_with(region_.reduced))
+          bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
         // A bound that the address does not depend on need not guard it. One that is the same in all of a step may
         // still lie outside.
         if (e.index.is_constant() && e.where.empty()) bounds.clear();
@@ -330,6 +336,12 @@ class StageLowering {
       case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
     }
     throw InternalError("an expression of no kind");
+  }
+
+  bool is_shared(const Expr& load) const {
+    if (load.table >= 0) return false;
+    const kernel::BufferId b = kernel_.sources.at(load.source);
+    return kernel_.out.kernel.buffers[static_cast<std::size_t>(b)].shared;
   }
 
   IndexBound in_table(kernel::ArrayId table, const Index& offset) const {

@@ -11,25 +11,31 @@ using namespace bz::end_to_end;  // NOLINT
 
 namespace {
 
-// Many multiprocessors for few samples, no clusters, and memory so slow that launches cost nothing.
-Target small_machine() {
+// Many multiprocessors for few samples, no clusters, memory so slow that launches cost nothing, and an L2 of little more than
+// a sample.
+Target small_machine(std::int64_t l2_bytes) {
   Target t = *parse_target("sim");
   t.multiprocessors = 16;
   t.max_cluster = 1;
-  t.l2_bytes = 1 << 20;
+  t.l2_bytes = l2_bytes;
   t.dram_bytes_per_second = 1e9;
   return t;
 }
 
-Compilation compiled(const std::string& text, const std::string& schedule = "") {
-  return compile_for(small_machine(), parse(text), {.schedule = schedule});
+struct Sample {
+  std::string text;
+  std::int64_t l2_bytes;
+};
+
+Compilation compiled(const Sample& p, const std::string& schedule = "") {
+  return compile_for(small_machine(p.l2_bytes), parse(p.text), {.schedule = schedule});
 }
 
 // The program is one queue of so many stages, and right in any order of the threads.
-void check_queue(const std::string& text, std::size_t stages, const std::string& schedule = "") {
-  const ir::Graph g = parse(text);
+void check_queue(const Sample& p, std::size_t stages, const std::string& schedule = "") {
+  const ir::Graph g = parse(p.text);
   INFO(print(g));
-  const Compilation c = compiled(text, schedule);
+  const Compilation c = compiled(p, schedule);
   INFO(c.explain());
   REQUIRE(c.kernels.size() == 1);
   CHECK(c.kernels[0].group.queue > 0);
@@ -37,7 +43,7 @@ void check_queue(const std::string& text, std::size_t stages, const std::string&
   CHECK(c.kernels[0].kernel.persistent);
   for (const std::uint64_t seed : {1, 2, 3}) {
     Options options;
-    options.target = small_machine();
+    options.target = small_machine(p.l2_bytes);
     options.schedule = schedule;
     options.seed = seed;
     check(g, options);
@@ -46,54 +52,60 @@ void check_queue(const std::string& text, std::size_t stages, const std::string&
   }
 }
 
-constexpr const char* kTail =
-    "graph tail(N = 6, H = 17) { %x = input f32[N, 8, H, 15] %gamma = input f32[8] %beta = input f32[8]"
-    " %n = group_norm %x, %gamma, %beta {groups = 4} %t = tanh %n %r = add %x, %t"
-    " %y = logsumexp %r {axes = [1]} output %y }";
+Sample tail(int samples, int height) {
+  return {fmt::format("graph tail {{ %x = input f32[{}, 8, {}, 15] %gamma = input f32[8] %beta = input f32[8]"
+                      " %n = group_norm %x, %gamma, %beta {{groups = 4}} %t = tanh %n %r = add %x, %t"
+                      " %y = logsumexp %r {{axes = [1]}} output %y }}",
+                      samples, height),
+          32 << 10};
+}
 
-std::string sizes(std::string text, const std::string& from, const std::string& to) {
-  return text.replace(text.find(from), from.size(), to);
+Sample norm(int samples, int width) {
+  return {
+      fmt::format("graph norm {{ %x = input f32[{}, 8, {}] %y = layer_norm %x {{axes = [1, 2]}} output %y }}",
+                  samples, width),
+      512 << 10};
 }
 
 }  // namespace
 
 TEST_CASE("statistics of a sample and what is done with them are one queue") {
-  check_queue(kTail, 2);
-  check_queue(sizes(kTail, "N = 6, H = 17", "N = 9, H = 32"), 2);
-  check_queue(kTail, 2, "logsumexp_1: lanes=kept,kept=128,queue=2");
-  check_queue(kTail, 2, "logsumexp_1: lanes=kept,kept=32,reduced=2,queue=4");
+  check_queue(tail(6, 17), 2);
+  check_queue(tail(9, 32), 2);
+  check_queue(tail(6, 17), 2, "logsumexp_1: lanes=kept,kept=128,queue=2");
+  check_queue(tail(6, 17), 2, "logsumexp_1: lanes=kept,kept=32,reduced=2,queue=4");
   // What one stage gives the next is an output as well.
-  check_queue(
-      "graph both { %x = input f32[6, 8, 512] %s = sum %x {axes = [2], keepdims = true}"
-      " %d = sub %x, %s %e = exp %d %y = max %e {axes = [1]} output %y output %s }",
-      2);
-  // Stores of half precision, which a queue must not round for itself.
-  check_queue(
-      "graph half { %x = input f16[6, 8, 512] %m = mean %x {axes = [2], keepdims = true}"
-      " %d = sub %x, %m %e = tanh %d %y = max %e {axes = [1]} output %y output %m }",
-      2);
+  check_queue({"graph both { %x = input f32[6, 8, 512] %s = sum %x {axes = [2], keepdims = true}"
+               " %d = sub %x, %s %e = tanh %d %y = max %e {axes = [1]} output %y output %s }",
+               32 << 10},
+              2);
+  // An output of half precision, while the next stage has what was not rounded.
+  check_queue({"graph half { %x = input f16[6, 8, 512] %m = mean %x {axes = [2], keepdims = true}"
+               " %d = sub %x, %m %e = tanh %d %y = max %e {axes = [1]} output %y output %m }",
+               32 << 10},
+              2);
 }
 
 TEST_CASE("statistics in parts, their combination and what is done with them are one queue") {
-  check_queue("graph norm { %x = input f32[6, 8, 4096] %y = layer_norm %x {axes = [1, 2]} output %y }", 3);
-  check_queue("graph norm { %x = input f32[5, 8, 4099] %y = layer_norm %x {axes = [1, 2]} output %y }", 3);
+  check_queue(norm(6, 8192), 3);
+  check_queue(norm(5, 8191), 3);
 }
 
 TEST_CASE("a ticket waits for tickets of lower numbers alone") {
-  for (const char* text :
-       {kTail, "graph norm { %x = input f32[6, 8, 4096] %y = layer_norm %x {axes = [1, 2]} output %y }"}) {
-    for (const int lag : {1, 2, 4, 16}) {
-      const Compilation first = compiled(text);
-      const std::string name = first.kernels[0].group.stages.back().name;
-      const Compilation c = compiled(text, fmt::format("{}: lanes=kept,kept=128,queue={}", name, lag));
+  for (const Sample& p : {tail(6, 17), norm(6, 8192)}) {
+    const Compilation first = compiled(p);
+    REQUIRE(first.kernels.size() == 1);
+    const std::string name = first.kernels[0].group.stages.back().name;
+    for (const int lag : {1, 2, 3, 16}) {
+      const Compilation c = compiled(p, fmt::format("{}: lanes=kept,kept=128,queue={}", name, lag));
       const Group& group = c.kernels[0].group;
       CHECK(group.queue == lag);
       const TicketOrder order = order_of(group, c.kernels[0].schedules());
       CHECK(order.tickets() == c.kernels[0].kernel.grid);
       for (std::int64_t team = 0; team < group.teams(); ++team) {
         for (const TicketStage& s : order.stages) {
-          for (const int p : s.waits_for) {
-            const TicketStage& giver = order.stages[static_cast<std::size_t>(p)];
+          for (const int other : s.waits_for) {
+            const TicketStage& giver = order.stages[static_cast<std::size_t>(other)];
             const std::int64_t last = (team + giver.lag) * order.per_step + giver.first + giver.tickets - 1;
             CHECK(last < (team + s.lag) * order.per_step + s.first);
           }
