@@ -91,6 +91,35 @@ TEST_CASE("statistics in parts, their combination and what is done with them are
   check_queue(norm(5, 8191), 3);
 }
 
+TEST_CASE("queues of many shapes are right with every schedule that a stage could have") {
+  std::uint64_t seed = 0;
+  const auto check_with = [&](const Sample& s, const std::string& schedule) {
+    Options options;
+    options.target = small_machine(s.l2_bytes);
+    options.schedule = schedule;
+    options.seed = ++seed;
+    options.misaligned = seed % 2 == 0;
+    INFO(schedule);
+    check(parse(s.text), options);
+  };
+  int kernels = 0;
+  for (const Sample& s : {tail(4, 11), tail(5, 24), norm(4, 7001)}) {
+    const Compilation c = compiled(s);
+    const CompiledKernel& k = c.kernels.at(0);
+    if (k.group.queue == 0) continue;
+    for (std::size_t i = 0; i < k.choices.size(); ++i) {
+      for (const Candidate& candidate : k.choices[i].candidates) {
+        Schedule schedule = candidate.schedule;
+        if (schedule.unroll > kMostUnroll) continue;  // has no text
+        schedule.queue = 1 + static_cast<int>(seed % 5);
+        ++kernels;
+        check_with(s, fmt::format("{}: {}", k.group.stages[i].name, to_string(schedule)));
+      }
+    }
+  }
+  CHECK(kernels > 20);
+}
+
 TEST_CASE("a ticket waits for tickets of lower numbers alone") {
   for (const Sample& p : {tail(6, 17), norm(6, 8192)}) {
     const Compilation first = compiled(p);
