@@ -144,6 +144,42 @@ TEST_CASE("a ticket waits for tickets of lower numbers alone") {
   }
 }
 
+TEST_CASE("a kernel whose threads could take queues differently is wrong") {
+  const kernel::Kernel k = compiled(tail(6, 17)).kernels.at(0).kernel;
+  CHECK(kernel::verify(k).empty());
+  const auto problem = [&](auto change) {
+    kernel::Kernel wrong = k;
+    auto& threads = std::get<kernel::For>(wrong.body.at(0).op).body;
+    auto& tickets = std::get<kernel::For>(threads.at(0).op).body;
+    change(wrong, std::get<kernel::Tickets>(tickets.at(0).op));
+    const std::vector<std::string> problems = kernel::verify(wrong);
+    return problems.empty() ? "" : problems.front();
+  };
+  const auto thread = [](const kernel::Kernel& w) {
+    return std::get<kernel::For>(std::get<kernel::For>(w.body.at(0).op).body.at(0).op).var;
+  };
+  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Tickets&) { w.persistent = false; }),
+             Catch::Contains("tickets in a kernel that is not persistent"));
+  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Tickets&) { w.buffers.back().shared = false; }),
+             Catch::Contains("queue is no queue"));
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Tickets& t) {
+               t.body.insert(t.body.begin(), {kernel::Wait{t.queue, mod(Index::var(thread(w)), 2), 1}});
+             }),
+             Catch::Contains("a place in queue that differs between threads"));
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Tickets& t) {
+               w.values.push_back({DType::boolean, 1});
+               const auto condition = static_cast<kernel::ValueId>(w.values.size()) - 1;
+               t.body.insert(t.body.begin(),
+                             {{kernel::Inside{condition, {{Index::var(thread(w)), 0, 1}}}},
+                              {kernel::If{condition, {{kernel::Signal{t.queue, Index(0)}}}}}});
+             }),
+             Catch::Contains("a signal under a condition"));
+  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Tickets& t) {
+               t.body.insert(t.body.begin(), {kernel::Signal{t.queue, Index(w.buffers.back().elements)}});
+             }),
+             Catch::Contains("is outside its"));
+}
+
 TEST_CASE("the lag of a queue is for queues") {
   CHECK_THROWS_WITH(
       compile_for_sim(parse("graph g { %x = input f32[64, 100] %y = softmax %x {axes = [1]} output %y }"),
