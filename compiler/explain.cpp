@@ -268,6 +268,8 @@ std::string Compilation::explain_json() const {
     Json one = {{"name", k.group.name}, {"nodes", node_names(simplified, k.group)}};
     one["domain"] = staged ? team_json(k.group) : stages[0]["domain"];
     one["phases"] = phases(k.group);
+    if (k.group.queue > 0)
+      one["queue"] = {{"lag", k.group.queue}, {"tickets", order_of(k.group, k.schedules()).tickets()}};
     std::vector<std::string> schedules, residencies;
     for (const Json& stage : stages) {
       const std::string name = staged ? stage["name"].get<std::string>() + ": " : "";
