@@ -8,6 +8,7 @@
 #include "compiler/compile.h"
 #include "compiler/emit/emit.h"
 #include "compiler/fuse/cost.h"
+#include "compiler/schedule/queue.h"
 #include "ir/print.h"
 
 namespace bz {
@@ -127,8 +128,22 @@ std::string measured(const Candidate& c) {
   return c.measured ? fmt::format(", {:.1f} us measured", 1e6 * *c.measured) : "";
 }
 
+// "L2: 3 domains in flight between stages; tickets of a domain: 16 of group_norm_0, 32 of logsumexp_1"
+std::string queue(const CompiledKernel& k) {
+  const TicketOrder order = order_of(k.group, k.schedules());
+  std::vector<std::string> tickets;
+  for (std::size_t i = 0; i < order.stages.size(); ++i)
+    tickets.push_back(fmt::format("{} of {}", order.stages[i].tickets, k.group.stages[i].name));
+  return fmt::format("L2: {} domain{} in flight between stages; tickets of a domain: {}", k.group.queue,
+                     k.group.queue == 1 ? "" : "s", fmt::join(tickets, ", "));
+}
+
 std::string launch(const CompiledKernel& k) {
   const Schedule& s = k.choices[0].schedule;
+  if (k.group.queue > 0) {
+    return fmt::format("as many blocks of {} threads as run at once, for {} tickets", threads_of(s),
+                       order_of(k.group, k.schedules()).tickets());
+  }
   const int cluster = k.group.staged() ? k.group.cluster : s.cluster;
   const std::int64_t blocks =
       (k.group.staged() ? k.group.teams() : extent_of(k.group.stages[0], s).blocks) * cluster;
@@ -182,6 +197,7 @@ std::string Compilation::explain() const {
       text += fmt::format("  domain     {} of {} stages, {} of them in all\n", axes(first, first.outer),
                           k.group.stages.size(), k.group.teams());
     }
+    if (k.group.queue > 0) text += fmt::format("  queue      {}\n", queue(k));
     for (std::size_t i = 0; i < k.group.stages.size(); ++i) {
       const Region& region = k.group.stages[i];
       const Choice& choice = k.choices[i];
@@ -252,6 +268,8 @@ std::string Compilation::explain_json() const {
     Json one = {{"name", k.group.name}, {"nodes", node_names(simplified, k.group)}};
     one["domain"] = staged ? team_json(k.group) : stages[0]["domain"];
     one["phases"] = phases(k.group);
+    if (k.group.queue > 0)
+      one["queue"] = {{"lag", k.group.queue}, {"tickets", order_of(k.group, k.schedules()).tickets()}};
     std::vector<std::string> schedules, residencies;
     for (const Json& stage : stages) {
       const std::string name = staged ? stage["name"].get<std::string>() + ": " : "";

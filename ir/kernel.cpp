@@ -24,7 +24,10 @@ class Printer {
   std::vector<Line> run() {
     std::vector<std::string> buffers;
     for (const Buffer& b : k_.buffers) {
-      buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype), b.written ? "out" : "in"));
+      buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype),
+                                    b.shared    ? "in out"
+                                    : b.written ? "out"
+                                                : "in"));
     }
     line(0, fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
                         fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid,
@@ -122,16 +125,32 @@ class Printer {
               [&](const Shuffle& sh) {
                 define(depth, sh.result, fmt::format("shuffle {} xor {}", value_name(sh.value), sh.mask));
               },
+              [&](const Signal& sg) {
+                line(depth, fmt::format("signal {}[{}]", buffer(sg.buffer), index(sg.offset)));
+              },
+              [&](const Wait& w) {
+                line(depth,
+                     fmt::format("wait until {}[{}] is {}", buffer(w.buffer), index(w.offset), w.count));
+              },
+              [&](const Let& l) {
+                line(depth, fmt::format("let {} = {}", variable(l.var.id), index(l.value)));
+              },
               [&](const For& f) {
                 static constexpr std::string_view kLevels[] = {"grid", "cluster", "thread", "serial"};
-                line(depth, fmt::format("for {} in 0..{} {}", variable(f.var.id), f.var.extent,
-                                        kLevels[static_cast<int>(f.level)]));
+                line(depth, fmt::format("for {} in 0..{} {}{}", variable(f.var.id), f.var.extent,
+                                        kLevels[static_cast<int>(f.level)],
+                                        f.unroll > 1 ? fmt::format(", {} at a time", f.unroll) : ""));
                 block(f.body, depth + 1);
               },
               [&](const Turns& t) {
                 line(depth,
                      fmt::format("for {} from {} below {} in turns, then {}, round {}", variable(t.var.id),
                                  variable(t.first), t.var.extent, variable(t.next.id), variable(t.round.id)));
+                block(t.body, depth + 1);
+              },
+              [&](const Tickets& t) {
+                line(depth, fmt::format("for {} in 0..{} from the queue {}", variable(t.var.id), t.var.extent,
+                                        buffer(t.queue)));
                 block(t.body, depth + 1);
               },
               [&](const If& i) {
@@ -155,7 +174,10 @@ class Printer {
 
 class Verifier {
  public:
-  explicit Verifier(const Kernel& k) : k_(k), defined_(k.values.size(), false) {}
+  explicit Verifier(const Kernel& k)
+      : k_(k), defined_(k.values.size(), false), alike_(k.values.size(), false), own_(k.vars.size(), false) {
+    own_[kLaneVar] = true;
+  }
 
   std::vector<std::string> run() {
     std::int64_t extents[] = {1, 1, 1};  // of the grid, cluster and thread loops
@@ -227,6 +249,21 @@ class Verifier {
       fail(fmt::format("{} has no mailboxes", array.name));
     inside(a, at);
   }
+  // Whether all threads of a block have the same value of it.
+  bool alike(const Index& e) const {
+    std::vector<IndexVar> vars;
+    e.collect_vars(vars);
+    return std::none_of(vars.begin(), vars.end(),
+                        [&](const IndexVar& v) { return own_[static_cast<std::size_t>(v.id)]; });
+  }
+  void queue(BufferId b, const Index& offset) {
+    const Buffer& buffer = k_.buffers[static_cast<std::size_t>(b)];
+    if (buffer.dtype != DType::i32 || !buffer.shared) fail(fmt::format("{} is no queue", buffer.name));
+    if (!alike(offset)) fail(fmt::format("a place in {} that differs between threads", buffer.name));
+    if (offset.lo() < 0 || offset.hi() >= buffer.elements)
+      fail(fmt::format("{}[{}..{}] is outside its {} elements", buffer.name, offset.lo(), offset.hi(),
+                       buffer.elements));
+  }
 
   void block(const Block& b, bool divergent) {
     const std::size_t mark = scope_.size();
@@ -245,7 +282,12 @@ class Verifier {
                        define(w.result);
                      },
                      [&](const IndexValue& i) { define(i.result); },
-                     [&](const Inside& i) { define(i.result); },
+                     [&](const Inside& i) {
+                       define(i.result);
+                       alike_[static_cast<std::size_t>(i.result)] =
+                           std::all_of(i.bounds.begin(), i.bounds.end(),
+                                       [&](const IndexBound& bound) { return alike(bound.e); });
+                     },
                      [&](const Load& l) {
                        mask(l.mask, k_.values[static_cast<std::size_t>(l.result)].width), define(l.result);
                      },
@@ -307,14 +349,36 @@ class Verifier {
                        if (divergent) fail("a shuffle under a condition");
                        use(sh.value), define(sh.result);
                      },
-                     [&](const For& f) { block(f.body, divergent); },
+                     [&](const Signal& sg) {
+                       if (divergent) fail("a signal under a condition");
+                       queue(sg.buffer, sg.offset);
+                     },
+                     [&](const Wait& w) {
+                       if (divergent) fail("a wait under a condition");
+                       queue(w.buffer, w.offset);
+                     },
+                     [&](const Let& l) { own_[static_cast<std::size_t>(l.var.id)] = !alike(l.value); },
+                     [&](const For& f) {
+                       own_[static_cast<std::size_t>(f.var.id)] = f.level == Level::thread;
+                       block(f.body, divergent);
+                     },
                      [&](const Turns& t) {
                        if (!k_.persistent) fail("turns in a kernel that is not persistent");
                        block(t.body, divergent);
                      },
+                     [&](const Tickets& t) {
+                       if (!k_.persistent) fail("tickets in a kernel that is not persistent");
+                       if (k_.cluster > 1) fail("tickets of clusters");
+                       if (divergent) fail("tickets under a condition");
+                       const Array& slots = k_.arrays[static_cast<std::size_t>(t.slots)];
+                       if (slots.space != Space::shared || slots.dtype != DType::i32 || slots.elements != 2)
+                         fail(fmt::format("{} are no two shared i32", slots.name));
+                       queue(t.queue, Index(0));
+                       block(t.body, divergent);
+                     },
                      [&](const If& i) {
                        if (use(i.condition).width != 1) fail("a condition of several lanes");
-                       block(i.body, true);
+                       block(i.body, divergent || !alike_[static_cast<std::size_t>(i.condition)]);
                      },
                      [&](const Comment&) {},
                  },
@@ -344,6 +408,8 @@ class Verifier {
 
   const Kernel& k_;
   std::vector<bool> defined_;
+  std::vector<bool> alike_;  // values that all threads of a block share
+  std::vector<bool> own_;    // variables that they do not
   std::vector<ValueId> scope_;
   std::vector<std::string> errors_;
 };

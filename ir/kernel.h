@@ -43,6 +43,7 @@ struct Buffer {
   std::int64_t elements = 0;
   bool written = false;  // an output; inputs are only read
   int alignment = 16;    // bytes, of the address
+  bool shared = false;   // what some blocks of the launch write others read, or all of them count in
 };
 
 enum class Space : std::uint8_t { registers, shared };
@@ -140,11 +141,13 @@ struct Barrier {
 };
 // ---- messages ---- (values that a thread sends to the shared memory of a block of its cluster, where a mailbox counts them;
 // a mailbox is an element of a shared array of i64)
-struct Start {  // the block is there, its mailboxes open
+struct Start {            // the block is there, its mailboxes open
   ArrayId boxes = kNone;  // all elements are mailboxes; kNone: there are none
 };
-struct Started {};  // waits until all blocks of the cluster are there; before the first access to another one, once
-struct Send {  // each lane of `value` to `array` of block `rank`. It arrives at any time until that has received it
+struct Started {
+};  // waits until all blocks of the cluster are there; before the first access to another one, once
+struct
+    Send {  // each lane of `value` to `array` of block `rank`. It arrives at any time until that has received it
   ArrayId array;
   Index at;
   ValueId value;
@@ -152,7 +155,8 @@ struct Send {  // each lane of `value` to `array` of block `rank`. It arrives at
   ArrayId boxes;
   Index box;
 };
-struct Receive {  // until `bytes` bytes have been sent to the mailbox since it was last received from, `round` times before
+struct
+    Receive {  // until `bytes` bytes have been sent to the mailbox since it was last received from, `round` times before
   ArrayId boxes;
   Index box;
   Index round;
@@ -163,12 +167,27 @@ struct Shuffle {  // the value of lane (own ^ mask) of the warp
   ValueId value;
   int mask;
 };
+// ---- blocks that work on one queue (of a buffer of i32, whose elements are 0 when the kernel starts) ----
+struct Signal {  // what the threads of the block have written can be read by whoever waits for it: adds 1
+  BufferId buffer;
+  Index offset;
+};
+struct Wait {  // until the element has reached `count`
+  BufferId buffer;
+  Index offset;
+  std::int32_t count = 1;
+};
 // ---- structure ----
+struct Let {  // `var` is `value` in the statements that follow; where it is used, that lies in its extent
+  IndexVar var;
+  Index value;
+};
 enum class Level : std::uint8_t { grid, cluster, thread, serial };
 struct For {
   IndexVar var;
   Level level;
   std::vector<Stmt> body;
+  int unroll = 1;  // turns of a serial loop side by side, so that they load together
 };
 // What the blocks do that share a turn: `var` is `first`, then `next`, which is further by as many teams as were launched,
 // while that is below the extent of `var`; `round` counts the turns taken before. All threads of a block, and of a cluster,
@@ -178,6 +197,16 @@ struct Turns {
   std::int32_t first;  // the variable of the grid loop
   IndexVar next;
   IndexVar round;
+  std::vector<Stmt> body;
+};
+// The ordered work of a queue: each block takes the next number of element 0 of the buffer, `var`, and does `body` with it
+// while it is below the extent of `var`. Numbers are taken in order by blocks that run, so that what waits for work of lower
+// numbers waits for work that has begun. A block takes its next number before it begins with the one it has; `slots` is a
+// shared array of two i32 through which its threads learn of it.
+struct Tickets {
+  IndexVar var;
+  BufferId queue;
+  ArrayId slots;
   std::vector<Stmt> body;
 };
 struct If {
@@ -190,7 +219,8 @@ struct Comment {
 
 struct Stmt {
   std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy, Commit,
-               Await, Barrier, Start, Started, Send, Receive, Shuffle, For, Turns, If, Comment>
+               Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Let, For, Turns, Tickets,
+               If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };
@@ -206,7 +236,7 @@ struct Kernel {
   int cluster = 1;          // consecutive blocks that run side by side
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
-  bool persistent = false;  // has Turns: the grid is the most that is launched
+  bool persistent = false;  // has Turns or Tickets: the grid is the most that is launched
   Block body;
 
   int shared_bytes() const;
@@ -230,9 +260,10 @@ std::vector<Line> lines(const Kernel& k);
 int first_line(const Kernel& k);
 
 // Every violation of: values are defined before use, once; dtypes fit the op table; widths are equal or 1; parallel
-// loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers and shuffles stand in
-// no loop or condition that threads could take differently; arrays are accessed inside their bounds; copies go to shared
-// memory of the buffer's type; messages go to shared arrays, in elements of 4 or 8 bytes, and to mailboxes.
+// loops nest outermost, grid, cluster, thread, with extents that multiply to the launch; barriers, shuffles, signals,
+// waits and receives stand in no loop or condition that threads of a block could take differently; arrays are accessed inside
+// their bounds; copies go to shared memory of the buffer's type; messages go to shared arrays, in elements of 4 or 8 bytes,
+// and to mailboxes; queues are of i32 and shared by the blocks.
 std::vector<std::string> verify(const Kernel& k);
 
 }  // namespace bz::kernel

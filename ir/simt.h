@@ -26,6 +26,11 @@
 //                                          starts to copy 4, 8 or 16 bytes (a constant), aligned so: `valid` of them, then zeros
 //   void @bz.copy.commit()                 the thread's copies since the last call are a batch
 //   void @bz.copy.await(i32 pending)       until all of the thread's batches but the last `pending` (a constant) have landed
+//   i32 @bz.ticket(ptr addrspace(1) queue) the i32 there, which is then one more
+//   void @bz.signal(ptr addrspace(1) counter)
+//                                          adds 1 to an i32
+//   void @bz.wait(ptr addrspace(1) counter, i32 count)
+//                                          until the i32 has reached `count`
 //
 // A cluster is PlanKernel::cluster consecutive blocks that run side by side; block i has the rank i % cluster in it.
 //
@@ -39,8 +44,11 @@
 // sender comes before who has received it. No message is sent in a round before the one before that is over.
 //
 // Barriers and shuffles are reached by all the threads they are for at the same call. Of two accesses to one byte by
-// different threads, one of them a write, one comes before the other by a barrier or a message; a shuffle orders no memory,
-// and nothing orders two clusters of a launch. Shared memory, temporaries and outputs are written before they are read, and
+// different threads, one of them a write, one comes before the other by a barrier or a message; a shuffle orders no
+// memory, and two clusters of a launch are ordered by signals alone: what a block did before a barrier that comes before its signal, and
+// what it knew of then, comes before what another does after a barrier that follows its wait for that signal. What
+// tickets, signals and waits are for is a temporary that nothing else accesses. A block waits only for what blocks do that
+// run: those that have the lower tickets. Shared memory, temporaries and outputs are written before they are read, and
 // a plan's kernels write every element of its outputs. A cluster barrier follows the last access to the shared memory of
 // another block, which is gone when that finishes. The simulator reports what breaks these rules, with the line of kernel
 // IR that the metadata !bz.line !{i32 number} of the load, store or call names.
@@ -67,6 +75,9 @@ inline constexpr std::string_view kShared = "bz.shared";
 inline constexpr std::string_view kCopy = "bz.copy";
 inline constexpr std::string_view kCopyCommit = "bz.copy.commit";
 inline constexpr std::string_view kCopyAwait = "bz.copy.await";
+inline constexpr std::string_view kTicket = "bz.ticket";
+inline constexpr std::string_view kSignal = "bz.signal";
+inline constexpr std::string_view kWait = "bz.wait";
 inline constexpr std::string_view kLine = "bz.line";
 inline constexpr int kWarp = 32;
 

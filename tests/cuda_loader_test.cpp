@@ -2,6 +2,7 @@
 // GPU where there is one. BRAZE_FAKE_CUDA_GPU and BRAZE_FAKE_CUDA_OLD are the paths of the fakes.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
@@ -253,6 +254,24 @@ TEST_CASE("programs that a CUDA device cannot run are refused", "[cuda]") {
   plan = twice(0);
   plan.ptx.clear();
   CHECK(message(plan) == "");
+}
+
+TEST_CASE("temporaries that begin as 0 are cleared before each run, and no others", "[cuda]") {
+  const Environment environment = fake({});
+  const auto device = bz::open_cuda();
+  bz::Plan plan = twice(256);
+  plan.buffers.push_back(
+      {"queue", bz::PlanBuffer::Kind::temporary, {bz::DType::i32, {3}}, /*zeroed=*/true});
+  plan.kernels[1].arguments.push_back(3);
+  const auto program = device->load(plan);
+  REQUIRE(program->workspace_bytes() == 256 + 1024);
+  bz::DeviceBuffer x(*device, 1024), y(*device, 1024), workspace(*device, program->workspace_bytes());
+  device->fill(workspace.get(), 0xff, program->workspace_bytes());
+  program->run_in(workspace.get(), std::vector<void*>{x.get(), y.get()}, nullptr);
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(program->workspace_bytes()));
+  device->copy_out(bytes.data(), workspace.get(), program->workspace_bytes());
+  CHECK(std::all_of(bytes.begin(), bytes.begin() + 256, [](int b) { return b == 0; }));
+  CHECK(std::all_of(bytes.begin() + 256, bytes.end(), [](int b) { return b == 0xff; }));
 }
 
 TEST_CASE("CUDA failures name the launch", "[cuda]") {

@@ -34,6 +34,7 @@ void collect(Block& block, std::vector<Place>& out) {
     if (std::holds_alternative<Op>(block[i].op)) out.push_back({&block, i});
     if (auto* f = std::get_if<For>(&block[i].op)) collect<Op>(f->body, out);
     if (auto* t = std::get_if<Turns>(&block[i].op)) collect<Op>(t->body, out);
+    if (auto* t = std::get_if<Tickets>(&block[i].op)) collect<Op>(t->body, out);
     if (auto* c = std::get_if<If>(&block[i].op)) collect<Op>(c->body, out);
   }
 }
@@ -411,4 +412,54 @@ TEST_CASE("sim finds threads that do not meet") {
   CHECK_THAT(fault_of(two_places), Contains("thread 0: barrier met by thread 32 at another barrier") &&
                                        Contains(line(two_places, "barrier", 0)) &&
                                        Contains(line(two_places, "barrier", 1)));
+}
+
+namespace {
+
+// Statistics of samples that no block owns, and what is done with them: a queue.
+Plan queue(const Change& change) {
+  Target target = *parse_target("sim");
+  target.multiprocessors = 16;
+  target.max_cluster = 1;
+  target.l2_bytes = 32 << 10;
+  target.dram_bytes_per_second = 1e9;
+  const ir::Graph g = parse(
+      "graph q { %x = input f32[6, 8, 512] %s = sum %x {axes = [2], keepdims = true}"
+      " %d = sub %x, %s %e = exp %d %y = max %e {axes = [1]} output %y }");
+  const Compilation c = end_to_end::compile_for(target, g, {});
+  REQUIRE(c.kernels.size() == 1);
+  REQUIRE(c.kernels[0].group.queue > 0);
+  std::vector<Kernel> kernels = {c.kernels[0].kernel};
+  change(kernels);
+  Plan plan = c.plan;
+  emit_again(plan, kernels, c.simplified);
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("sim finds what no signal orders, and waits that never end") {
+  const Plan whole = queue([](auto&) {});
+  const Plan no_wait = queue([](std::vector<Kernel>& k) { all<Wait>(k[0])[0].erase(); });
+  const Plan no_signal = queue([](std::vector<Kernel>& k) { all<Signal>(k[0])[0].erase(); });
+  const Plan too_many = queue([](std::vector<Kernel>& k) { get<Wait>(all<Wait>(k[0])[0]).count += 1; });
+  for (const int workers : {1, 2, 3}) {
+    for (const std::uint64_t seed : {0, 1, 2}) {
+      const SimOptions options{.seed = seed, .workers = workers};
+      CHECK(fault_of(whole, options) == "");
+      CHECK_THAT(fault_of(no_signal, options),
+                 Contains("no block that runs gives the others") && Contains("wait until queue["));
+      CHECK_THAT(fault_of(too_many, options), Contains("no block that runs gives the others"));
+    }
+  }
+  // Blocks that take work side by side read what another has written, or has not yet.
+  bool found = false;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const std::string fault = fault_of(no_wait, {.seed = seed, .workers = 3});
+    if (fault.empty()) continue;
+    found = true;
+    CHECK_THAT(fault, Contains("nothing orders blocks") || Contains("no signal orders them") ||
+                          Contains("nobody has written"));
+  }
+  CHECK(found);
 }

@@ -54,6 +54,8 @@ void KernelEmitter::count_divisions(const Block& stmts, double times) {
                       loop->level == Level::serial ? times * static_cast<double>(loop->var.extent) : times);
     } else if (const auto* turns = std::get_if<Turns>(&s.op)) {
       count_divisions(turns->body, times);
+    } else if (const auto* tickets = std::get_if<Tickets>(&s.op)) {
+      count_divisions(tickets->body, times);
     } else if (const auto* branch = std::get_if<If>(&s.op)) {
       count_divisions(branch->body, times);
     } else {
@@ -84,8 +86,10 @@ llvm::Function* KernelEmitter::run() {
     const Buffer& buffer = k_.buffers[i];
     llvm::Argument* arg = function_->getArg(i);
     arg->setName(buffer.name);
-    arg->addAttr(llvm::Attribute::NoAlias);
-    arg->addAttr(buffer.written ? llvm::Attribute::WriteOnly : llvm::Attribute::ReadOnly);
+    if (!buffer.shared) {
+      arg->addAttr(llvm::Attribute::NoAlias);
+      arg->addAttr(buffer.written ? llvm::Attribute::WriteOnly : llvm::Attribute::ReadOnly);
+    }
     arg->addAttr(llvm::Attribute::getWithAlignment(
         context_, llvm::Align(static_cast<std::uint64_t>(buffer.alignment))));
   }
@@ -356,9 +360,80 @@ void KernelEmitter::emit(const Inside& s) {
 
 // ---- threads ----
 
-void KernelEmitter::emit(const Barrier& s) {
-  const std::string_view name = s.scope == Scope::cluster ? simt::kClusterBarrier : simt::kBarrier;
+void KernelEmitter::emit(const Barrier& s) { barrier(s.scope); }
+
+void KernelEmitter::barrier(Scope scope) {
+  const std::string_view name = scope == Scope::cluster ? simt::kClusterBarrier : simt::kBarrier;
   mark(b_.CreateCall(primitive(name, b_.getVoidTy(), {})));
+}
+
+// ---- queues ----
+
+Value* KernelEmitter::first_thread() { return b_.CreateICmpEQ(thread(), b_.getInt32(0)); }
+
+void KernelEmitter::emit(const Signal& s) {
+  auto* signal = primitive(simt::kSignal, b_.getVoidTy(), {llvm::PointerType::get(context_, 1)});
+  barrier(Scope::block);
+  guarded(first_thread(), [&] {
+    const Place counters = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer);
+    mark(b_.CreateCall(signal, {address(counters, s.offset)}));
+  });
+}
+
+void KernelEmitter::emit(const Wait& s) {
+  auto* wait = primitive(simt::kWait, b_.getVoidTy(), {llvm::PointerType::get(context_, 1), b_.getInt32Ty()});
+  guarded(first_thread(), [&] {
+    const Place counters = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer);
+    mark(
+        b_.CreateCall(wait, {address(counters, s.offset), b_.getInt32(static_cast<std::uint32_t>(s.count))}));
+  });
+  barrier(Scope::block);
+}
+
+// The first thread has the number after the next on its way while the block works. Two slots, in turns: a thread may still
+// read the one while the first thread writes the other, and the one barrier orders the rest.
+void KernelEmitter::emit(const Tickets& s) {
+  auto* take = primitive(simt::kTicket, b_.getInt32Ty(), {llvm::PointerType::get(context_, 1)});
+  const Place queue = place(k_.buffers[static_cast<std::size_t>(s.queue)], s.queue);
+  const Place slots = place(s.slots);
+  auto* extent = b_.getInt32(static_cast<std::uint32_t>(s.var.extent));
+  const auto taken = [&] {  // by the first thread
+    auto* before = b_.GetInsertBlock();
+    Value* next = nullptr;
+    llvm::BasicBlock* then = nullptr;
+    guarded(first_thread(), [&] {
+      next = mark(b_.CreateCall(take, {queue.base}));
+      then = b_.GetInsertBlock();
+    });
+    auto* number = b_.CreatePHI(b_.getInt32Ty(), 2);
+    number->addIncoming(next, then);
+    number->addIncoming(b_.getInt32(0), before);
+    return number;
+  };
+  const auto hand_over = [&](Value* number, Value* slot) {
+    Value* at = b_.CreateInBoundsGEP(b_.getInt32Ty(), slots.base, slot);
+    guarded(first_thread(), [&] { mark(b_.CreateAlignedStore(number, at, llvm::Align(4))); });
+    barrier(Scope::block);
+    return mark(b_.CreateAlignedLoad(b_.getInt32Ty(), at, llvm::Align(4)));
+  };
+  Value* first = hand_over(taken(), b_.getInt32(0));
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "ticket", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "done", function_);
+  b_.CreateCondBr(b_.CreateICmpSLT(first, extent), body, after);
+  b_.SetInsertPoint(body);
+  auto* ticket = b_.CreatePHI(b_.getInt32Ty(), 2, k_.vars[static_cast<std::size_t>(s.var.id)]);
+  auto* slot = b_.CreatePHI(b_.getInt32Ty(), 2);
+  ticket->addIncoming(first, before);
+  slot->addIncoming(b_.getInt32(1), before);
+  vars_[s.var.id] = ticket;
+  Value* next = taken();
+  block(s.body);
+  next = hand_over(next, slot);
+  ticket->addIncoming(next, b_.GetInsertBlock());
+  slot->addIncoming(b_.CreateXor(slot, 1), b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
+  b_.SetInsertPoint(after);
 }
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {
@@ -387,6 +462,8 @@ void KernelEmitter::emit(const Shuffle& s) {
 }
 
 // ---- structure ----
+
+void KernelEmitter::emit(const Let& s) { vars_[s.var.id] = index(s.value); }
 
 void KernelEmitter::emit(const Turns& s) {
   llvm::Type* type =
@@ -465,7 +542,15 @@ void KernelEmitter::emit(const For& s) {
       Value* next = b_.CreateAdd(i, llvm::ConstantInt::get(type, 1), "", true, true);
       i->addIncoming(next, b_.GetInsertBlock());
       auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
-      b_.CreateCondBr(b_.CreateICmpNE(next, extent), body, after);
+      auto* back = b_.CreateCondBr(b_.CreateICmpNE(next, extent), body, after);
+      if (s.unroll > 1) {
+        auto* count = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<std::uint32_t>(s.unroll)));
+        auto* wanted =
+            llvm::MDNode::get(context_, {llvm::MDString::get(context_, "llvm.loop.unroll.count"), count});
+        auto* loop = llvm::MDNode::getDistinct(context_, {nullptr, wanted});
+        loop->replaceOperandWith(0, loop);
+        back->setMetadata(llvm::LLVMContext::MD_loop, loop);
+      }
       b_.SetInsertPoint(after);
       return;
     }

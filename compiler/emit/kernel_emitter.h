@@ -49,8 +49,12 @@ class KernelEmitter {
   void emit(const kernel::Send& s);
   void emit(const kernel::Receive& s);
   void emit(const kernel::Shuffle& s);
+  void emit(const kernel::Signal& s);
+  void emit(const kernel::Wait& s);
+  void emit(const kernel::Let& s);
   void emit(const kernel::For& s);
   void emit(const kernel::Turns& s);
+  void emit(const kernel::Tickets& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
 
@@ -67,6 +71,7 @@ class KernelEmitter {
     std::int64_t elements;
     int alignment;
     bool global;
+    bool shared = false;  // by blocks that write there meanwhile: nothing is loaded but what a mask allows
   };
   Place place(const kernel::Buffer& b, int id) const;
   Place place(kernel::ArrayId id);
@@ -81,6 +86,7 @@ class KernelEmitter {
   void load_piece(const Place& p, llvm::Value* from, llvm::Align align, int count, Lanes& out);
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
   void load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out);
+  void load_if(const Place& p, const Index& at, int count, llvm::Value* condition, Lanes& out);
   Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
   llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);
@@ -103,6 +109,8 @@ class KernelEmitter {
   }
   const kernel::Value& info(kernel::ValueId id) const { return k_.values[static_cast<std::size_t>(id)]; }
   llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
+  void barrier(kernel::Scope scope);
+  llvm::Value* first_thread();
   llvm::Value* shuffle32(llvm::Value* bits, int mask);
   llvm::Value* thread();
   // Names the statement's line of kernel IR on an access or a call that threads take part in together.

@@ -28,7 +28,7 @@ std::int64_t common_power(const Index& e, std::int64_t most) {
 }  // namespace
 
 KernelEmitter::Place KernelEmitter::place(const Buffer& b, int id) const {
-  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment, true};
+  return {function_->getArg(static_cast<unsigned>(id)), b.dtype, b.elements, b.alignment, true, b.shared};
 }
 
 KernelEmitter::Place KernelEmitter::place(ArrayId id) {
@@ -138,12 +138,28 @@ void KernelEmitter::load_partly(const Place& p, const Index& at, const Lanes& ma
                  : math::branch_list(math::Int(b_, can_load_whole), whole, single));
 }
 
+// Zeros where the condition does not hold.
+void KernelEmitter::load_if(const Place& p, const Index& at, int count, Value* condition, Lanes& out) {
+  Lanes zeros;
+  const auto loaded = [&] {
+    Lanes all;
+    load_piece(p, address(p, at), alignment(p, at), count, all);
+    for (Value* v : all) zeros.push_back(llvm::Constant::getNullValue(v->getType()));
+    return all;
+  };
+  out.append(math::branch_list(math::Int(b_, condition), loaded, [&] { return zeros; }));
+}
+
 KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
   const bool lane_masks = mask != kNone && info(mask).width > 1;
-  const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
+  const int n = p.shared && lane_masks ? 1 : piece(p, offset, offset.uses(kLaneVar) ? width : 1);
   Lanes out;
   for (int i = 0; i < width; i += n) {
     const Index at = with_lane(offset, i);
+    if (p.shared && mask != kNone) {
+      load_if(p, at, n, lane(mask, i), out);
+      continue;
+    }
     if (n > 1 && lane_masks) {
       const Lanes& masks = lanes(mask);
       load_partly(p, at, Lanes(masks.begin() + i, masks.begin() + i + n), out);

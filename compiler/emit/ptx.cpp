@@ -21,6 +21,7 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/LoopUnrollPass.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
@@ -114,6 +115,41 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
   bind(m, simt::kCopyAwait, [&](auto& b, auto& call) {
     return b.CreateCall(intrinsic(I::nvvm_cp_async_wait_group), {call.getArgOperand(0)});
   });
+  // Between blocks of the whole device. A release and an acquire carry along what other threads of the block did before a
+  // barrier and do after one.
+  const auto assembly = [](auto& b, llvm::Type* result, const char* text, const char* constraints,
+                           llvm::ArrayRef<Value*> args) {
+    const llvm::SmallVector<llvm::Type*, 3> types(
+        llvm::map_range(args, [](const Value* v) { return v->getType(); }));
+    auto* type = llvm::FunctionType::get(result, types, false);
+    llvm::CallInst* call =
+        b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), args);
+    call->setConvergent();
+    return call;
+  };
+  bind(m, simt::kTicket, [&](auto& b, auto& call) {
+    return assembly(b, b.getInt32Ty(), "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;", "=r,l,~{memory}",
+                    {call.getArgOperand(0)});
+  });
+  bind(m, simt::kSignal, [&](auto& b, auto& call) {
+    return assembly(b, b.getVoidTy(), "red.release.gpu.global.add.u32 [$0], 1;", "l,~{memory}",
+                    {call.getArgOperand(0)});
+  });
+  bind(m, simt::kWait, [&](auto& b, auto& call) {
+    return assembly(b, b.getVoidTy(),
+                    "{\n"
+                    "\t.reg .pred ready;\n"
+                    "\t.reg .u32 value;\n"
+                    "again:\n"
+                    "\tld.acquire.gpu.global.u32 value, [$0];\n"
+                    "\tsetp.ge.u32 ready, value, $1;\n"
+                    "\t@ready bra done;\n"
+                    "\tnanosleep.u32 64;\n"
+                    "\tbra again;\n"
+                    "done:\n"
+                    "\t}",
+                    "l,r,~{memory}", {call.getArgOperand(0), call.getArgOperand(1)});
+  });
   bind(m, simt::kBarrier, [&](auto& b, auto&) {
     return b.CreateCall(intrinsic(I::nvvm_barrier_cta_sync_aligned_all), {b.getInt32(0)});
   });
@@ -121,24 +157,13 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
     b.CreateCall(intrinsic(I::nvvm_barrier_cluster_arrive_aligned), {});
     return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_wait_aligned), {});
   });
-  const auto assembly = [](auto& b, const char* text, const char* constraints,
-                           llvm::ArrayRef<Value*> args) -> Value* {
-    llvm::SmallVector<llvm::Type*, 4> types;
-    for (Value* a : args) types.push_back(a->getType());
-    auto* type = llvm::FunctionType::get(b.getVoidTy(), types, false);
-    llvm::CallInst* call =
-        b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), args);
-    call->setConvergent();
-    return call;
-  };
-  const auto number = [](auto& b, Value* pointer) { return b.CreatePtrToInt(pointer, b.getInt64Ty()); };
   // A round is over when one thread has said what it expects and that is there.
   bind(m, simt::kBoxOpen, [&](auto& b, auto& call) {
-    return assembly(b, "mbarrier.init.shared.b64 [$0], 1;", "l,~{memory}",
-                    {number(b, call.getArgOperand(0))});
+    return assembly(b, b.getVoidTy(), "mbarrier.init.shared.b64 [$0], 1;", "l,~{memory}",
+                    {call.getArgOperand(0)});
   });
   bind(m, simt::kClusterStart, [&](auto& b, auto&) {
-    assembly(b, "fence.mbarrier_init.release.cluster;", "~{memory}", {});
+    assembly(b, b.getVoidTy(), "fence.mbarrier_init.release.cluster;", "~{memory}", {});
     return b.CreateCall(intrinsic(I::nvvm_barrier_cluster_arrive_relaxed_aligned), {});
   });
   bind(m, simt::kClusterStarted,
@@ -147,21 +172,21 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
     Value* bits = call.getArgOperand(1);
     const bool wide = llvm::cast<llvm::ConstantInt>(call.getArgOperand(2))->getZExtValue() == 8;
     if (!wide) bits = b.CreateTrunc(bits, b.getInt32Ty());
-    return assembly(b,
+    return assembly(b, b.getVoidTy(),
                     wide ? "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];"
                          : "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
                     wide ? "l,l,l,~{memory}" : "l,r,l,~{memory}",
-                    {number(b, call.getArgOperand(0)), bits, number(b, call.getArgOperand(3))});
+                    {call.getArgOperand(0), bits, call.getArgOperand(3)});
   });
   bind(m, simt::kBoxExpect, [&](auto& b, auto& call) {
-    return assembly(b, "mbarrier.arrive.expect_tx.shared.b64 _, [$0], $1;", "l,r,~{memory}",
-                    {number(b, call.getArgOperand(0)), call.getArgOperand(1)});
+    return assembly(b, b.getVoidTy(), "mbarrier.arrive.expect_tx.shared.b64 _, [$0], $1;", "l,r,~{memory}",
+                    {call.getArgOperand(0), call.getArgOperand(1)});
   });
   bind(m, simt::kBoxReceive, [&](auto& b, auto& call) {
-    return assembly(b,
+    return assembly(b, b.getVoidTy(),
                     "{\n\t.reg .pred over;\nagain:\n\tmbarrier.try_wait.parity.shared.b64 over, [$0], $1;\n\t"
                     "@!over bra again;\n\t}",
-                    "l,r,~{memory}", {number(b, call.getArgOperand(0)), call.getArgOperand(1)});
+                    "l,r,~{memory}", {call.getArgOperand(0), call.getArgOperand(1)});
   });
   bind(m, simt::kClusterShared, [&](auto& b, auto& call) {
     return b.CreateCall(intrinsic(I::nvvm_mapa_shared_cluster),
@@ -214,6 +239,8 @@ void optimize(llvm::Module& m, llvm::TargetMachine& machine) {
   function.addPass(llvm::InstCombinePass());
   function.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
                                                          /*UseMemorySSA=*/true));
+  // Loops that ask for it: their loads then come together.
+  function.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(/*OptLevel=*/2, /*OnlyWhenForced=*/true)));
   function.addPass(llvm::EarlyCSEPass());
   function.addPass(llvm::SimplifyCFGPass());
   llvm::ModulePassManager passes;

@@ -26,6 +26,9 @@ constexpr std::int64_t kContiguousBytes = 128;
 constexpr std::size_t kSiblings = 8;
 // The share of the multiprocessors that keeps DRAM busy.
 constexpr double kSaturating = 0.75;
+// A queue has to be faster by so much: the estimate knows nothing of blocks that wait. And by so much than where blocks own
+// domains, as several of them on a multiprocessor are in different stages too.
+constexpr double kQueueMargin = 0.95, kOwnedMargin = 0.8;
 
 class Grouper {
  public:
@@ -67,6 +70,8 @@ class Grouper {
     std::vector<std::vector<IndexVar>> outer;  // [position][member]
     int cluster = 1;
     bool cached = true;
+    int queue = 0;
+    double seconds = 0;  // of all members in one kernel
     std::int64_t size() const {
       std::int64_t n = 1;
       for (const auto& position : outer) n *= position[0].extent;
@@ -99,20 +104,54 @@ class Grouper {
       }
     }
     for (const int home : homes) {
+      const std::optional<std::string> through = join_through(i, home);
+      if (through && through->empty()) return;
       Team& team = teams_[static_cast<std::size_t>(home)];
       std::optional<Team> joined = common(i, team);
-      if (!joined || !tables_fit(*joined) || !arguments_fit(*joined)) continue;
-      if (const std::string why = choose_cluster(i, team, *joined); !why.empty()) {
-        for (Cut& c : cuts_) {
-          if (stored(i, c.from) == nullptr) continue;
-          c.reason = CutReason::domain_too_large;
-          c.detail = why;
-        }
+      if (!joined || !arguments_fit(*joined)) continue;
+      const std::optional<std::string> why = choose_form(seconds_apart(i) + seconds(team), *joined);
+      if (!why) continue;
+      if (!why->empty()) {
+        explain(i, through ? *through : *why);
         continue;
       }
-      team = std::move(*joined);
-      home_[static_cast<std::size_t>(i)] = home;
+      settle(std::move(*joined), home);
       return;
+    }
+  }
+
+  // What a region gives to the only user of it, alone in its kernel, which gives it on to one team: neither is worth a kernel
+  // with the next, but all of them may be: statistics of parts, their combination, and what is done with them. The reason when
+  // they are not; nullopt when there is no such chain.
+  std::optional<std::string> join_through(int i, int middle) {
+    if (consumers_.find(i) == consumers_.end() || teams_[static_cast<std::size_t>(middle)].members.size() > 1)
+      return std::nullopt;
+    const auto users = consumers_.find(middle);
+    if (users == consumers_.end()) return std::nullopt;
+    const int home = home_[static_cast<std::size_t>(*users->second.begin())];
+    for (const int u : users->second) {
+      if (home_[static_cast<std::size_t>(u)] != home) return std::nullopt;
+    }
+    const Team& last = teams_[static_cast<std::size_t>(home)];
+    const std::optional<Team> later = common(middle, last, true);
+    std::optional<Team> joined = later ? common(i, *later, true) : std::nullopt;
+    if (!joined || !arguments_fit(*joined)) return std::nullopt;
+    const double apart = seconds_apart(i) + seconds_apart(middle) + seconds(last);
+    std::optional<std::string> why = choose_form(apart, *joined);
+    if (why && why->empty()) settle(std::move(*joined), home);
+    return why;
+  }
+
+  void settle(Team joined, int home) {
+    for (const int m : joined.members) home_[static_cast<std::size_t>(m)] = home;
+    teams_[static_cast<std::size_t>(home)] = std::move(joined);
+  }
+
+  void explain(int producer, const std::string& why) {
+    for (Cut& c : cuts_) {
+      if (stored(producer, c.from) == nullptr) continue;
+      c.reason = CutReason::domain_too_large;
+      c.detail = why;
     }
   }
 
@@ -143,8 +182,9 @@ class Grouper {
     return given.empty() ? shared : given;
   }
 
-  // The team with the region in it; nullopt when they have nothing in common.
-  std::optional<Team> common(int producer, const Team& team) {
+  // The team with the region in it; nullopt when they have nothing in common. `minor_members`: what is side by side in memory may
+  // be of several teams in members that move little.
+  std::optional<Team> common(int producer, const Team& team, bool minor_members = false) {
     const std::optional<std::vector<Tie>> all = ties(producer, team);
     if (!all || all->empty()) return std::nullopt;
     std::vector<std::optional<IndexVar>> own(team.outer.size());
@@ -170,16 +210,20 @@ class Grouper {
       if (!own[p]) continue;
       std::vector<IndexVar> position = {*own[p]};
       position.insert(position.end(), team.outer[p].begin(), team.outer[p].end());
-      if (keeps_lines_whole(joined.members, position)) joined.outer.push_back(std::move(position));
+      if (keeps_lines_whole(joined.members, position, minor_members))
+        joined.outer.push_back(std::move(position));
     }
     return joined;
   }
 
-  // Whether what lies side by side in memory stays with one team, in the accesses that move the most.
-  bool keeps_lines_whole(const std::vector<int>& members, const std::vector<IndexVar>& position) {
+  // Whether what lies side by side in memory stays with one team, in the accesses that move the most: of each member or, where
+  // members may be minor, of all.
+  bool keeps_lines_whole(const std::vector<int>& members, const std::vector<IndexVar>& position,
+                         bool minor_members) {
+    std::int64_t most = 0, most_narrow = 0;
     for (std::size_t m = 0; m < members.size(); ++m) {
       const Region& r = region(members[m]);
-      std::int64_t most = 0, most_narrow = 0;
+      if (!minor_members) most = most_narrow = 0;
       const auto access = [&](const Index& e, DType t) {
         std::vector<IndexVar> vars;
         e.collect_vars(vars);
@@ -192,9 +236,9 @@ class Grouper {
         if (e.kind == Expr::Kind::load) access(e.index, e.stored);
       }
       for (const Root& root : r.roots) access(root.offset, root.stored);
-      if (most_narrow * kMinor > most) return false;
+      if (!minor_members && most_narrow * kMinor > most) return false;
     }
-    return true;
+    return most_narrow * kMinor <= most;
   }
 
   // Elements of a root that belong to one team.
@@ -270,14 +314,13 @@ class Grouper {
     return bytes;
   }
 
-  double seconds_apart(const std::vector<int>& members) {
-    double sum = 0;
-    for (const int m : members) {
-      std::set<NodeId> read;
-      const double memory = static_cast<double>(traffic(m, read).once) / target_.dram_bytes_per_second;
-      sum += kLaunchSeconds + std::max(memory, arithmetic_seconds(region(m), target_));
-    }
-    return sum;
+  double seconds_apart(int member) {
+    std::set<NodeId> read;
+    const double memory = static_cast<double>(traffic(member, read).once) / target_.dram_bytes_per_second;
+    return kLaunchSeconds + std::max(memory, arithmetic_seconds(region(member), target_));
+  }
+  double seconds(const Team& team) {
+    return team.members.size() > 1 ? team.seconds : seconds_apart(team.members[0]);
   }
 
   // Teams that run at once.
@@ -309,22 +352,102 @@ class Grouper {
     return sum;
   }
 
-  // Decides on the number of blocks of a team; the reason when one kernel is not faster.
-  std::string choose_cluster(int producer, const Team& team, Team& joined) {
-    const double apart =
-        seconds_apart({producer}) +
-        (team.members.size() > 1 ? seconds_together(team, team.cluster) : seconds_apart(team.members));
-    double best = 0;
-    for (int cluster = 1; cluster <= target_.max_cluster; cluster *= 2) {
+  bool needs(int member, const Team& team) {
+    const std::vector<NodeId> sources = region(member).sources();
+    return std::any_of(sources.begin(), sources.end(), [&](NodeId s) {
+      return std::any_of(team.members.begin(), team.members.end(),
+                         [&](int p) { return p != member && stored(p, s) != nullptr; });
+    });
+  }
+
+  // What a queue moves and computes: of the stages that come first, and of those that need something of others.
+  struct Flow {
+    double memory[2] = {0, 0}, arithmetic[2] = {0, 0};  // seconds
+    double again = 0;                                   // bytes that a stage before has read or written
+  };
+  Flow flow(const Team& team) {
+    Flow f;
+    std::set<NodeId> known, again;
+    for (const int m : team.members) {
+      const int later = needs(m, team) ? 1 : 0;
+      const Region& r = region(m);
+      double once = 0, cache = 0;
+      for (const NodeId s : r.sources()) {
+        const auto bytes = static_cast<double>(graph_.type(s).elements() * size_of(graph_.type(s).dtype));
+        const bool fresh = known.insert(s).second;
+        (fresh ? once : cache) += bytes;
+        if (!fresh && again.insert(s).second) f.again += bytes;
+      }
+      for (const Root& root : r.roots) {
+        once += static_cast<double>(graph_.type(root.node).elements() * size_of(root.stored));
+        known.insert(root.node);
+      }
+      f.memory[later] += (once + cache / kCacheSpeed) / target_.dram_bytes_per_second;
+      f.arithmetic[later] += arithmetic_seconds(r, target_);
+    }
+    return f;
+  }
+
+  // Points of the outer variables of which L2 holds what is needed again.
+  double room(const Team& team, const Flow& f) const {
+    const double each = f.again / static_cast<double>(team.size());
+    return kCacheShare * static_cast<double>(target_.l2_bytes) / std::max(1.0, each);
+  }
+
+  // Half of the room is between the stages of a queue, the other half is for what blocks are at.
+  static double under_way(int lag, double room) {
+    return lag + std::min(room / 2, static_cast<double>(kMostLag));
+  }
+
+  // 0 when there is no room, or when as much as half of all is between the stages or under way: then there is no queue to
+  // speak of.
+  static int lag_of(const Team& team, double room) {
+    if (room < 1) return 0;
+    const std::int64_t most = std::clamp<std::int64_t>(team.size() / 4, 1, std::int64_t{kMostLag});
+    const int lag = static_cast<int>(std::clamp(room / 2, 1.0, static_cast<double>(most)));
+    return 2 * under_way(lag, room) > static_cast<double>(team.size()) ? 0 : lag;
+  }
+
+  // Memory and arithmetic side by side, but for the first teams, of which there are no later stages yet, and the last ones.
+  // Counters have to be cleared before.
+  static double seconds_queued(const Team& team, const Flow& f, int lag, double room) {
+    const double alone = under_way(lag, room) / static_cast<double>(team.size());
+    const double first = std::max(f.memory[0], f.arithmetic[0]);
+    const double later = std::max(f.memory[1], f.arithmetic[1]);
+    const double both = std::max(f.memory[0] + f.memory[1], f.arithmetic[0] + f.arithmetic[1]);
+    return 2 * kLaunchSeconds + alone * (first + later) + (1 - alone) * both;
+  }
+
+  // Decides on the number of blocks of a team, or on a queue. Returns why no kernel for all is faster than what they take apart,
+  // "" when one is, and nothing when there cannot be one.
+  std::optional<std::string> choose_form(double apart, Team& joined) {
+    std::optional<double> best;
+    const bool owned = tables_fit(joined);
+    for (int cluster = 1; owned && cluster <= target_.max_cluster; cluster *= 2) {
       const double s = seconds_together(joined, cluster);
-      if (best != 0 && s >= 0.98 * best) continue;
+      if (best && s >= 0.98 * *best) continue;
       best = s;
       joined.cluster = cluster;
     }
     joined.cached = cached(joined, joined.cluster);
-    if (best < apart) return "";
+    joined.queue = 0;
+    const Flow f = flow(joined);
+    const double fits = room(joined, f);
+    if (const int lag = lag_of(joined, fits); lag > 0) {
+      const double s = seconds_queued(joined, f, lag, fits);
+      const bool faster = s < kQueueMargin * apart && (!best || s < kOwnedMargin * *best);
+      if (faster) {
+        joined.queue = lag;
+        joined.cluster = 1;
+        joined.cached = true;
+      }
+      if (faster || !best) best = s;
+    }
+    if (!best) return std::nullopt;
+    joined.seconds = *best;
+    if (joined.queue > 0 || (owned && *best < apart)) return "";
     return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several", joined.size(),
-                       bytes_once(joined) / joined.size(), best * 1e6, apart * 1e6);
+                       bytes_once(joined) / joined.size(), *best * 1e6, apart * 1e6);
   }
 
   // ---- the result ----------------------------------------------------------------------------------------------------
@@ -334,6 +457,8 @@ class Grouper {
     group.name = region(team.members.back()).name;
     group.cluster = team.cluster;
     group.cached = team.cached;
+    group.queue = team.queue;
+    group.seconds = team.seconds;
     if (team.members.size() > 1) {
       for (std::size_t m = 0; m < team.members.size(); ++m) {
         Region& r = region(team.members[m]);
@@ -342,7 +467,11 @@ class Grouper {
           std::erase(r.kept, position[m]);
         }
       }
-      for (const int p : team.members) make_tables(p, team, group);
+      for (const int p : team.members) {
+        if (team.queue == 0) make_tables(p, team, group);
+        for (const NodeId node : tables_of(p, team))
+          std::erase_if(cuts_, [&](const Cut& c) { return c.from == node; });
+      }
     }
     for (const int m : team.members) group.stages.push_back(std::move(region(m)));
     return group;
@@ -387,7 +516,6 @@ class Grouper {
       }
       if (std::none_of(roots.begin(), roots.end(), [&](const Root& r) { return r.table == table; }))
         roots.push_back(inner);
-      std::erase_if(cuts_, [&](const Cut& c) { return c.from == node; });
     }
   }
 

@@ -10,6 +10,11 @@
 //   region group_norm_0: kept (n: 128, g: 16), reduced (c, h, w)    \  group: outer n, 2 stages,
 //   region logsumexp_1:  kept (n: 128, h, w),  reduced (g, c)       /  tables mean[16], rsqrt[16]
 //
+// A sample that is too large for that shares a kernel in another form, a *queue*: nobody owns it. The work of the stages is
+// cut into tickets, which stand in one queue in such an order that a later stage of a sample follows the first ones of the
+// samples after it at a distance, its lag. Blocks take tickets one after the other (schedule/queue.h). What one stage gives
+// the next is in global memory, as between kernels, and what both read is found in L2 the second time.
+//
 // Which variables are common is read off the indices: a table element stored at (n, g) and loaded at f(n, h, w, g, c) is in
 // the same n when f, solved for n, is the loading region's own variable n.
 #pragma once
@@ -29,6 +34,9 @@ struct Table {
   std::int64_t elements = 1;
 };
 
+// Points of the outer variables that a stage of a queue stays behind, at most.
+inline constexpr int kMostLag = 16;
+
 // What becomes one kernel.
 struct Group {
   std::string name;
@@ -36,6 +44,11 @@ struct Group {
   std::vector<Table> tables;
   int cluster = 1;     // blocks that own a point of the outer variables, where there are several stages
   bool cached = true;  // what several stages read is still in L2 when the later ones do
+  // Of a queue: the points of the outer variables that a stage stays behind what it needs. 0: a block or cluster owns each.
+  int queue = 0;
+  std::vector<std::int64_t>
+      ticket_blocks;   // of a queue, by stage: blocks of its schedule that are one ticket
+  double seconds = 0;  // of a queue: what it takes, with all launches
   bool staged() const { return stages.size() > 1; }
   std::int64_t teams() const { return stages.front().teams(); }
 };

@@ -61,6 +61,20 @@ class KernelBuilder final : public ScalarBuilder {
     k_.synchronizes = true;
   }
   void comment(std::string text) { append({kernel::Comment{std::move(text)}}); }
+  void signal(kernel::BufferId buffer, const Index& offset) {
+    append({kernel::Signal{buffer, offset}});
+    k_.synchronizes = true;
+  }
+  void wait(kernel::BufferId buffer, const Index& offset, std::int32_t count) {
+    append({kernel::Wait{buffer, offset, count}});
+    k_.synchronizes = true;
+  }
+  // A variable that is `value` from here on.
+  IndexVar let(std::string name, std::int64_t extent, const Index& value) {
+    const IndexVar v = var(std::move(name), extent);
+    append({kernel::Let{v, value}});
+    return v;
+  }
   kernel::ArrayId array(std::string name, DType t, std::int64_t elements, kernel::Space space);
   IndexVar var(std::string name, std::int64_t extent);
   // The value in `width` lanes.
@@ -69,14 +83,19 @@ class KernelBuilder final : public ScalarBuilder {
   DType dtype(Handle h) const { return k_.values[static_cast<std::size_t>(h)].dtype; }
 
   template <class F>
-  void loop(const IndexVar& v, kernel::Level level, F&& body) {
-    nested({kernel::For{v, level, {}}}, body);
+  void loop(const IndexVar& v, kernel::Level level, F&& body, int unroll = 1) {
+    nested({kernel::For{v, level, {}, unroll}}, body);
   }
   template <class F>
   void turns(const IndexVar& v, const IndexVar& first, const IndexVar& next, const IndexVar& round,
              F&& body) {
     k_.persistent = true;
     nested({kernel::Turns{v, first.id, next, round, {}}}, body);
+  }
+  template <class F>
+  void tickets(const IndexVar& v, kernel::BufferId queue, kernel::ArrayId slots, F&& body) {
+    k_.persistent = k_.synchronizes = true;
+    nested({kernel::Tickets{v, queue, slots, {}}}, body);
   }
   template <class F>
   void when(Handle condition, F&& body) {
@@ -100,6 +119,7 @@ class KernelBuilder final : public ScalarBuilder {
     blocks_.pop_back();
     if (auto* f = std::get_if<kernel::For>(&s.op)) f->body = std::move(inner);
     if (auto* t = std::get_if<kernel::Turns>(&s.op)) t->body = std::move(inner);
+    if (auto* t = std::get_if<kernel::Tickets>(&s.op)) t->body = std::move(inner);
     if (auto* i = std::get_if<kernel::If>(&s.op)) i->body = std::move(inner);
     append(std::move(s));
   }

@@ -6,6 +6,7 @@
 
 #include "compiler/lower/stage.h"
 #include "compiler/lower/tile.h"
+#include "compiler/schedule/queue.h"
 
 namespace bz::compiler {
 namespace {
@@ -23,6 +24,7 @@ class Lowering {
 
   Lowered run() {
     const Schedule& first = schedules_[0];
+    if (group_.queue > 0) return run_queue();
     const std::int64_t teams = group_.staged() ? group_.teams() : extent_of(group_.stages[0], first).blocks;
     kernel::Kernel& k = out_.kernel;
     k.name = group_.name;
@@ -45,6 +47,7 @@ class Lowering {
     for (const Region& region : group_.stages) {
       for (const Expr& e : region.exprs) {
         if (e.kind != Expr::Kind::load || e.table >= 0 || kernel_.sources.contains(e.source)) continue;
+        if (is_given(e)) continue;
         kernel_.sources[e.source] = add_buffer({e.source, e.temporary, false}, e.stored);
       }
     }
@@ -54,6 +57,15 @@ class Lowering {
           kernel_.roots[{r.node, r.temporary}] = add_buffer({r.node, r.temporary, true}, r.stored);
       }
     }
+    // What a stage of a queue gives another is one buffer, that some blocks write and others read.
+    for (const Region& region : group_.stages) {
+      for (const Expr& e : region.exprs) {
+        if (e.kind != Expr::Kind::load || e.table >= 0 || !is_given(e)) continue;
+        const kernel::BufferId b = kernel_.roots.at({e.source, e.temporary});
+        kernel_.sources[e.source] = b;
+        out_.kernel.buffers[static_cast<std::size_t>(b)].shared = true;
+      }
+    }
     for (const Table& t : group_.tables)
       kernel_.tables.push_back(
           b_.array("table_" + label(graph_, t.node), t.dtype, t.elements, kernel::Space::shared));
@@ -61,6 +73,16 @@ class Lowering {
     for (std::size_t i = 0; i < group_.stages.size(); ++i)
       boxes += mailboxes_of(group_.stages[i], schedules_[i]);
     if (boxes > 0) kernel_.boxes = b_.array("boxes", DType::i64, boxes, kernel::Space::shared);
+  }
+
+  // Whether a stage of the kernel stores what the expression loads. An input that is copied to an output is not that.
+  bool is_given(const Expr& load) const {
+    if (graph_.node(load.source).as<InputAttrs>() != nullptr) return false;
+    return std::any_of(group_.stages.begin(), group_.stages.end(), [&](const Region& region) {
+      return std::any_of(region.roots.begin(), region.roots.end(), [&](const Root& r) {
+        return r.table < 0 && r.node == load.source && r.temporary == load.temporary;
+      });
+    });
   }
 
   kernel::BufferId add_buffer(Binding binding, DType stored) {
@@ -89,9 +111,6 @@ class Lowering {
       });
       return;
     }
-    // Each stage has its own idea of where a thread is.
-    place.staged = true;
-    place.outer = Index::var(team);
     const IndexVar t = b_.var("t", out_.kernel.block);
     b_.loop(t, kernel::Level::thread, [&] {
       if (out_.kernel.cluster > 1) {
@@ -99,17 +118,90 @@ class Lowering {
         b_.started();
       }
       for (std::size_t i = 0; i < group_.stages.size(); ++i) {
-        const Schedule& s = schedules_[i];
-        const Index inner = mod(Index::var(t), s.lanes_reduced ? s.threads_reduced : s.threads_kept);
-        const Index outer = floordiv(Index::var(t), s.lanes_reduced ? s.threads_reduced : s.threads_kept);
-        place.thread_kept = s.lanes_reduced ? outer : inner;
-        place.thread_reduced = s.lanes_reduced ? inner : outer;
-        place.prefix = fmt::format("s{}_", i);
+        StagePlace stage = stage_place(i, t);
+        stage.outer = Index::var(team);
+        stage.rank = place.rank;
+        stage.cluster = place.cluster;
         if (i > 0) b_.barrier(place.cluster > 1 ? kernel::Scope::cluster : kernel::Scope::block);
         b_.comment("stage " + group_.stages[i].name);
-        lower_stage(kernel_, group_.stages[i], s, place);
+        lower_stage(kernel_, group_.stages[i], schedules_[i], stage);
       }
     });
+  }
+
+  // ---- a queue ----
+
+  // Counters of a queue: that of its tickets, alone in its line of the cache; then for each stage that others wait for how
+  // many tickets of a team are done.
+  static constexpr std::int64_t kFirstCounter = 32;
+
+  Lowered run_queue() {
+    const TicketOrder order = order_of(group_, schedules_);
+    kernel::Kernel& k = out_.kernel;
+    k.name = group_.name;
+    k.vars = {"lane"};
+    k.grid = order.tickets();
+    k.block = threads_of(schedules_[0]);
+    add_memory();
+    std::vector<std::int64_t> counters;  // by stage: where those of its teams begin
+    std::int64_t end = kFirstCounter;
+    for (const TicketStage& s : order.stages) {
+      counters.push_back(end);
+      if (s.waited_for) end += group_.teams();
+    }
+    k.buffers.push_back(
+        {.name = "queue", .dtype = DType::i32, .elements = end, .written = true, .shared = true});
+    out_.bindings.push_back({kNoNode, true, true});
+    const auto queue = static_cast<kernel::BufferId>(k.buffers.size()) - 1;
+    const kernel::ArrayId slots = b_.array("slots", DType::i32, 2, kernel::Space::shared);
+
+    const IndexVar b = b_.var("b", k.grid), t = b_.var("t", k.block),
+                   ticket = b_.var("ticket", order.tickets());
+    const auto one = [&] {
+      const IndexVar step = b_.let("step", order.steps, floordiv(Index::var(ticket), order.per_step));
+      const IndexVar at = b_.let("at", order.per_step, mod(Index::var(ticket), order.per_step));
+      for (std::size_t i = 0; i < group_.stages.size(); ++i) {
+        const TicketStage& s = order.stages[i];
+        const IndexBound place{Index::var(at), s.first, s.first + s.tickets};
+        const IndexBound team{Index::var(step), s.lag, s.lag + group_.teams()};
+        b_.when(b_.inside({place, team}), [&] { ticket_of(i, order, counters, queue, t, step, at); });
+      }
+    };
+    b_.loop(b, kernel::Level::grid,
+            [&] { b_.loop(t, kernel::Level::thread, [&] { b_.tickets(ticket, queue, slots, one); }); });
+    return std::move(out_);
+  }
+
+  void ticket_of(std::size_t i, const TicketOrder& order, const std::vector<std::int64_t>& counters,
+                 kernel::BufferId queue, const IndexVar& t, const IndexVar& step, const IndexVar& at) {
+    const TicketStage& s = order.stages[i];
+    b_.at(kNoNode);
+    b_.comment("stage " + group_.stages[i].name);
+    const IndexVar team = b_.let("team", group_.teams(), Index::var(step) - Index(s.lag));
+    const IndexVar part = b_.let("part", s.tickets, Index::var(at) - Index(s.first));
+    for (const int p : s.waits_for) {
+      const auto giver = static_cast<std::size_t>(p);
+      b_.wait(queue, Index::var(team) + Index(counters[giver]),
+              static_cast<std::int32_t>(order.stages[giver].tickets));
+    }
+    StagePlace place = stage_place(i, t);
+    place.outer = Index::var(team);
+    place.ticket_blocks = s.blocks;
+    place.first_block = Index::var(part) * s.blocks;
+    lower_stage(kernel_, group_.stages[i], schedules_[i], place);
+    b_.at(kNoNode);
+    if (s.waited_for) b_.signal(queue, Index::var(team) + Index(counters[i]));
+  }
+
+  // Each stage has its own idea of where a thread is.
+  StagePlace stage_place(std::size_t i, const IndexVar& t) const {
+    const Schedule& s = schedules_[i];
+    const int neighbours = s.lanes_reduced ? s.threads_reduced : s.threads_kept;
+    const Index inner = mod(Index::var(t), neighbours), outer = floordiv(Index::var(t), neighbours);
+    return {.staged = true,
+            .thread_kept = s.lanes_reduced ? outer : inner,
+            .thread_reduced = s.lanes_reduced ? inner : outer,
+            .prefix = fmt::format("s{}_", i)};
   }
 
   const Group& group_;

@@ -11,7 +11,8 @@
 
 namespace bz::compiler {
 
-// What a buffer of a kernel holds: a node, in a temporary or in an input or output of the program.
+// What a buffer of a kernel holds: a node, in a temporary or in an input or output of the program. No node: the counters of a
+// queue, in a temporary that is 0 when a run starts.
 struct Binding {
   NodeId node = kNoNode;
   bool temporary = false;

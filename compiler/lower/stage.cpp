@@ -34,6 +34,7 @@ class StageLowering {
   void run() {
     b_.set_lanes(s_.vector, s_.lanes_reduced);
     if (s_.prefetch > 0) return run_in_turns();
+    if (place_.ticket_blocks > 0) return run_ticket();
     // The blocks of a team that do not share domains take turns.
     const int apart = place_.cluster / s_.cluster;
     const std::int64_t turns = (extent_.blocks + apart - 1) / apart;
@@ -51,6 +52,30 @@ class StageLowering {
   }
 
  private:
+  // The blocks of a ticket, one after the other.
+  void run_ticket() {
+    constexpr int kTogether = 4;  // blocks without an exchange load together
+    const std::int64_t blocks = place_.ticket_blocks;
+    if (blocks == 1) {
+      place_kept(place_.first_block);
+      return body();
+    }
+    const IndexVar turn = b_.var("turn", blocks);
+    round_ = Index::var(turn);
+    const int unroll = region_.reductions.empty() && extent_.blocks % blocks == 0 ? kTogether : 1;
+    const auto one = [&] {
+      const Index block = place_.first_block + Index::var(turn);
+      b_.when(b_.inside({{block, 0, extent_.blocks}}), [&] {
+        place_kept(block);
+        // Of blocks that are there, each has all of its domains.
+        if (region_.domains() % extent_.rows_per_block == 0) row_bounds_.clear();
+        body();
+        end_turn();
+      });
+    };
+    b_.loop(turn, kernel::Level::serial, one, unroll);
+  }
+
   // The block stays and takes turns; what the next one needs is on its way to shared memory.
   void run_in_turns() {
     b_.comment("the first of what is read ahead");
@@ -379,8 +404,14 @@ class StageLowering {
       case Expr::Kind::load: {
         const Index offset = at(e.index, step);
         std::vector<IndexBound> bounds = placed(e.where, step);
-        bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
-        if (step != nullptr) bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
+        // What others write is loaded under a branch, which is not for bounds that the address does not depend on.
+        const auto moves_with = [&](const std::vector<IndexVar>& vars) {
+          return !is_shared(e) ||
+                 std::any_of(vars.begin(), vars.end(), [&](const IndexVar& v) { return e.index.uses(v.id); });
+        };
+        if (moves_with(region_.kept)) bounds.insert(bounds.end(), row_bounds_.begin(), row_bounds_.end());
+        if (step != nullptr && moves_with(region_.reduced))
+          bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
         // A bound that the address does not depend on need not guard it. One that is the same in all of a step may
         // still lie outside.
         if (e.index.is_constant() && e.where.empty()) bounds.clear();
@@ -409,6 +440,12 @@ class StageLowering {
       case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
     }
     throw InternalError("an expression of no kind");
+  }
+
+  bool is_shared(const Expr& load) const {
+    if (load.table >= 0) return false;
+    const kernel::BufferId b = kernel_.sources.at(load.source);
+    return kernel_.out.kernel.buffers[static_cast<std::size_t>(b)].shared;
   }
 
   IndexBound in_table(kernel::ArrayId table, const Index& offset) const {

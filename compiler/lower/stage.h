@@ -26,8 +26,11 @@ struct StagePlace {
   bool staged = false;  // one of several stages: the block goes over all domains of its team
   IndexVar team;        // otherwise: which domains are the block's
   Index outer;          // the team's point of the outer variables
-  Index rank;           // of the block in its cluster
-  int cluster = 1;      // blocks of the cluster
+  // Of a ticket: so many blocks of the schedule from this one on, as far as there are any.
+  std::int64_t ticket_blocks = 0;
+  Index first_block;
+  Index rank;       // of the block in its cluster
+  int cluster = 1;  // blocks of the cluster
   Index thread_kept, thread_reduced;
   std::string prefix;  // of the names of its arrays
 };

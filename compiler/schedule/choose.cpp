@@ -330,6 +330,7 @@ Choice judge(const Forms& forms, std::vector<Schedule> schedules, const Target& 
   std::vector<Schedule> seen;
   for (Schedule& s : schedules) {
     if (bounds.threads != 0) set_threads(s, forms.region(), bounds.threads);
+    s.queue = bounds.queue;
     if (std::find(seen.begin(), seen.end(), s) != seen.end()) continue;
     seen.push_back(s);
     const Region& form = forms.of(s);

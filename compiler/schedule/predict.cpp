@@ -183,10 +183,10 @@ int resident_blocks(const Region& region, const Schedule& s, const Target& targe
 double predict(const Region& region, const Schedule& s, const Target& target, const Bounds& bounds) {
   const Extent e = extent_of(region, s);
   // A unit is a block or a cluster; a stage has one for each team, that iterates over the team's domains.
-  const int cluster = bounds.staged ? bounds.team : s.cluster;
-  const std::int64_t units = bounds.staged ? region.teams() : e.blocks;
-  const std::int64_t iterations =
-      bounds.staged ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
+  const bool owned = bounds.staged && bounds.queue == 0;
+  const int cluster = owned ? bounds.team : s.cluster;
+  const std::int64_t units = owned ? region.teams() : region.teams() * e.blocks;
+  const std::int64_t iterations = owned ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
   // What other stages take of registers and shared memory is not known.
   const int resident = bounds.staged ? std::max(1, target.threads_per_multiprocessor / threads_of(s))
                                      : resident_blocks(region, s, target);

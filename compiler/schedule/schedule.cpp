@@ -18,12 +18,13 @@ namespace {
 constexpr int kMostSpill = 64;
 constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
 
-int parse_number(std::string_view key, std::string_view text, int most) {
+int parse_number(std::string_view key, std::string_view text, int most, bool power_of_two = true) {
   int n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > most ||
-      !std::has_single_bit(static_cast<unsigned>(n))) {
-    throw Error(fmt::format("schedule: {}={} is not a power of two from 1 to {}", key, text, most));
+      (power_of_two && !std::has_single_bit(static_cast<unsigned>(n)))) {
+    throw Error(fmt::format("schedule: {}={} is not a {} from 1 to {}", key, text,
+                            power_of_two ? "power of two" : "number", most));
   }
   return n;
 }
@@ -83,6 +84,7 @@ std::string to_string(const Schedule& s) {
                      s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
                      s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
                      s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
+                     s.queue == 0 ? "" : fmt::format("queue={},", s.queue),
                      kKeepNames[static_cast<int>(s.keep)]);
 }
 
@@ -116,6 +118,8 @@ Schedule parse_schedule(std::string_view text) {
       s.tile = parse_number(key, value, 128);
     } else if (key == "spill") {
       s.spill = parse_number(key, value, kMostSpill);
+    } else if (key == "queue") {
+      s.queue = parse_number(key, value, kMostLag, /*power_of_two=*/false);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {
@@ -125,7 +129,7 @@ Schedule parse_schedule(std::string_view text) {
     } else {
       throw Error(
           fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, "
-                      "prefetch, tile, spill, keep",
+                      "prefetch, tile, spill, queue, keep",
                       key));
     }
   }

@@ -14,6 +14,8 @@
 // With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
 // shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
 //
+// `queue` is for kernels of several stages in the form of a queue (queue.h), and the same for all of them.
+//
 //   one thread an output       lanes=kept,reduced=1
 //   warp a row                 lanes=reduced,reduced=32
 //   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
@@ -54,6 +56,7 @@ struct Schedule {
   int prefetch = 0;  // 0 or a power of two, at most 16
   int tile = 1;      // power of two, at most 128
   int spill = 0;     // 0 or a power of two, at most 64
+  int queue = 0;     // of a stage of a queue: teams that it stays behind what it needs, at most kMostLag
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -169,6 +172,7 @@ struct Bounds {
   int team = 1;             // blocks
   int threads = 0;          // of a block; 0: any number
   bool staged = false;      // one of several stages
+  int queue = 0;            // of a queue: its blocks are taken by any block of the kernel
   std::set<NodeId> cached;  // sources that earlier stages have left in L2
 };
 // The schedule for a region: of those measured the fastest. Else the candidate that is predicted to take the least time; the first of those that take about the

@@ -6,6 +6,7 @@
 
 #include "compiler/fuse/cost.h"
 #include "compiler/schedule/predict.h"
+#include "compiler/schedule/queue.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -28,6 +29,12 @@ Choice force(Region& region, const Target& target, const Bounds& bounds, const S
   return {s, {{s, predict(region, s, target, bounds)}}, {}};
 }
 
+void require_queue(const Group& group, const Region& region, const std::optional<Schedule>& s) {
+  if (!s || s->queue == 0 || group.queue > 0) return;
+  throw Error(fmt::format("kernel {} cannot have schedule '{}' for {}: its blocks take no tickets of a queue",
+                          group.name, to_string(*s), region.name));
+}
+
 }  // namespace
 
 std::vector<Choice> choose_stages(Group& group, const Target& target,
@@ -41,6 +48,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   if (!group.staged()) {
     Region& region = group.stages[0];
     const std::optional<Schedule> s = forced(region.name);
+    require_queue(group, region, s);
     choices.push_back(s ? force(region, target, {}, *s) : choose_form(region, target, {}, times(region)));
     return choices;
   }
@@ -48,7 +56,12 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   left.max_cluster = group.cluster;
   // The threads that the stage with the most wants, unless one is forced.
   constexpr int kLeastThreads = 128;
-  Bounds bounds{.team = group.cluster, .staged = true};
+  for (const Region& region : group.stages) {
+    const std::optional<Schedule> s = forced(region.name);
+    require_queue(group, region, s);
+    if (s && s->queue > 0) group.queue = s->queue;
+  }
+  Bounds bounds{.team = group.cluster, .staged = true, .queue = group.queue};
   int threads = kLeastThreads;
   for (const Region& region : group.stages) {
     if (const std::optional<Schedule> s = forced(region.name)) {
@@ -67,7 +80,8 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   for (const Table& t : group.tables)
     left.max_shared_bytes -= static_cast<int>((t.elements * size_of(t.dtype) + 15) / 16 * 16);
   for (Region& region : group.stages) {
-    const std::optional<Schedule> s = forced(region.name);
+    std::optional<Schedule> s = forced(region.name);
+    if (s) s->queue = group.queue;
     if (s && s->cluster != 1 && s->cluster != group.cluster) {
       throw Error(fmt::format(
           "kernel {} cannot have schedule '{}' for {}: clusters of {} blocks, the kernel has clusters of {}",
@@ -95,6 +109,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
                       group.name, to_string(*s), region.name, threads_of(*s), bounds.threads));
     }
   }
+  if (group.queue > 0) group.ticket_blocks = ticket_blocks(group, choices, target);
   return choices;
 }
 
@@ -117,8 +132,8 @@ Estimate estimate(const Group& group, std::span<const Choice> choices, const ir:
       if (r.table < 0) e.bytes_written += graph.type(r.node).elements() * size_of(r.stored);
     }
   }
-  double seconds = kLaunchSeconds;
-  for (const Choice& c : choices) seconds += c.seconds();
+  double seconds = group.queue > 0 ? group.seconds : kLaunchSeconds;
+  for (const Choice& c : choices) seconds += group.queue > 0 ? 0 : c.seconds();
   e.microseconds = seconds * 1e6;
   return e;
 }

@@ -103,11 +103,14 @@ void CudaProgram::lay_out_parameters() {
   for_each_argument(plan_, [&](std::size_t argument, std::size_t buffer) {
     parameters_[buffer].argument = static_cast<std::int64_t>(argument);
   });
-  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
-    const PlanBuffer& b = plan_.buffers[i];
-    if (b.kind != PlanBuffer::Kind::temporary) continue;
-    parameters_[i].temporary_offset = temporary_bytes_;
-    temporary_bytes_ += (b.bytes() + kTemporaryAlignment - 1) / kTemporaryAlignment * kTemporaryAlignment;
+  for (const bool zeroed : {true, false}) {
+    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const PlanBuffer& b = plan_.buffers[i];
+      if (b.kind != PlanBuffer::Kind::temporary || b.zeroed != zeroed) continue;
+      parameters_[i].temporary_offset = temporary_bytes_;
+      temporary_bytes_ += (b.bytes() + kTemporaryAlignment - 1) / kTemporaryAlignment * kTemporaryAlignment;
+    }
+    if (zeroed) zeroed_bytes_ = temporary_bytes_;
   }
 }
 
@@ -240,6 +243,11 @@ void CudaProgram::run_in(void* workspace, std::span<void* const> arguments, Stre
 }
 
 void CudaProgram::launch(DevicePtr temporaries, std::span<void* const> arguments, Stream stream) const {
+  if (zeroed_bytes_ > 0) {
+    context_->expect(
+        context_->driver().cuMemsetD8Async(temporaries, 0, static_cast<std::size_t>(zeroed_bytes_), stream),
+        fmt::format("clearing the queues of program '{}'", plan_.name));
+  }
   // The driver takes a pointer to each parameter and copies what is there before it returns.
   std::array<DevicePtr, kMaxKernelArguments> addresses;
   std::array<void*, kMaxKernelArguments> parameters;

@@ -52,6 +52,7 @@ class CudaProgram final : public Program {
 
   std::vector<Parameter> parameters_;  // by buffer
   std::int64_t temporary_bytes_ = 0;   // of all temporaries of one run
+  std::int64_t zeroed_bytes_ = 0;      // of those that are 0 when a run starts: the first ones
 
   // Without memory pools, one block for all runs; a run waits for the one before it.
   std::mutex own_memory_mutex_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "ir/simt.h"
@@ -50,9 +51,13 @@ void ClusterRunner::prepare(const Launch& launch) {
   if (threads_.size() < static_cast<std::size_t>(threads)) threads_.resize(static_cast<std::size_t>(threads));
 }
 
-std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster) {
+std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster, Signals& signals) {
   current_ = this;
   launch_ = &launch;
+  signals_ = &signals;
+  known_.clear();
+  heard_.clear();
+  released_ = false;
   first_block_ = static_cast<std::int32_t>(cluster * launch.kernel->cluster);
   fault_.clear();
   if (launch.seed != 0) random_ = Random(mix(launch.seed, static_cast<std::uint64_t>(cluster)));
@@ -62,7 +67,7 @@ std::string ClusterRunner::run(const Launch& launch, std::int64_t cluster) {
   }
   clock_ = cluster_clock_ = 0;
   block_clocks_.assign(shared_.size(), 0);
-  known_.assign(shared_.size(), std::vector<std::uint32_t>(shared_.size(), 0));
+  cluster_known_.assign(shared_.size(), Clocks(shared_.size(), 0));
   boxes_.clear();
   remote_ = {};
   ready_.clear();
@@ -162,6 +167,7 @@ void ClusterRunner::open_barrier(int rank) {
   report_places("barrier", rank * block_threads(), block_threads());
   at_barrier_[static_cast<std::size_t>(rank)] = 0;
   block_clocks_[static_cast<std::size_t>(rank)] = ++clock_;
+  merge(known_, heard_);
   make_ready(rank * block_threads(), block_threads());
 }
 
@@ -222,6 +228,48 @@ std::uint32_t ClusterRunner::shuffle_xor(std::uint32_t value, std::uint32_t mask
   t.mask = mask;
   suspend(State::shuffle, site);
   return t.result;
+}
+
+std::int32_t* ClusterRunner::counter(void* address, std::int32_t number) {
+  if (launch_->check_memory) {
+    const Site& site = site_of(number);
+    const auto* at = static_cast<const std::byte*>(address);
+    const Region* meant = region_of(at, site);
+    if (meant == nullptr || !meant->contains(at, site.bytes) || !meant->writable) {
+      report_access(at, number, meant);
+      return nullptr;
+    }
+  }
+  return static_cast<std::int32_t*>(address);
+}
+
+std::int32_t ClusterRunner::take_ticket(void* queue, std::int32_t site) noexcept {
+  std::int32_t* at = counter(queue, site);
+  return at == nullptr ? std::numeric_limits<std::int32_t>::max() : signals_->take(at);
+}
+
+void ClusterRunner::signal(void* address, std::int32_t site) noexcept {
+  std::int32_t* at = counter(address, site);
+  if (at == nullptr) return;
+  Clocks known = known_;
+  const auto own = static_cast<std::size_t>(block());
+  if (known.size() <= own) known.resize(own + 1, 0);
+  known[own] = block_clocks_[static_cast<std::size_t>(rank_)];
+  signals_->signal(at, known);
+}
+
+void ClusterRunner::wait(void* address, std::int32_t count, std::int32_t site) noexcept {
+  const std::int32_t* at = counter(address, site);
+  if (at == nullptr) return;
+  switch (signals_->wait(at, count, heard_)) {
+    case Signals::Outcome::reached: return;
+    case Signals::Outcome::released: released_ = true; return;
+    case Signals::Outcome::hopeless:
+      fault(thread_,
+            fmt::format("waits for {} signals, and there are {}: no block that runs gives the others", count,
+                        *at),
+            {site});
+  }
 }
 
 bool ClusterRunner::allowed(const std::byte* at, std::int64_t bytes, std::int32_t number) {
@@ -325,8 +373,9 @@ void ClusterRunner::note(const Region& region, const std::byte* address, std::in
   now.cluster_clock = cluster_clock_;
   now.cluster_first = static_cast<std::uint32_t>(first_block_);
   now.cluster_end = static_cast<std::uint32_t>(first_block_ + launch_->kernel->cluster);
-  now.known = known_[static_cast<std::size_t>(rank_)];
-  now.known_first = now.cluster_first;
+  now.known = known_.empty() ? std::span<const std::uint32_t>(cluster_known_[static_cast<std::size_t>(rank_)])
+                             : std::span<const std::uint32_t>(known_);
+  now.known_first = known_.empty() ? now.cluster_first : 0;
   const std::int64_t offset = address - region.begin;
   try {
     const Finding finding = site.store ? region.shadow->store(offset, bytes, now)

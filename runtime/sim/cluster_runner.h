@@ -20,6 +20,7 @@
 #include "runtime/sim/launch.h"
 #include "runtime/sim/random.h"
 #include "runtime/sim/shadow.h"
+#include "runtime/sim/signals.h"
 
 namespace bz::sim {
 
@@ -32,7 +33,7 @@ class ClusterRunner {
   // Makes what `launch` needs of stacks and shared memory. Throws DeviceError when there is no memory.
   void prepare(const Launch& launch);
   // Runs a cluster of a launch that was prepared. Returns the first fault, empty when there is none.
-  std::string run(const Launch& launch, std::int64_t cluster);
+  std::string run(const Launch& launch, std::int64_t cluster, Signals& signals);
 
   // ---- called by kernels, through primitives.cpp; `site` is the number of the caller's Site ----
   static ClusterRunner& current() noexcept { return *current_; }
@@ -45,6 +46,10 @@ class ClusterRunner {
   void copy(void* to, const void* from, std::int32_t bytes, std::int32_t valid, std::int32_t site) noexcept;
   void commit_copies() noexcept;
   void await_copies(std::int32_t pending) noexcept;
+  // Between the blocks of the launch. A wait holds up the whole block: what it is for, others do.
+  std::int32_t take_ticket(void* queue, std::int32_t site) noexcept;
+  void signal(void* counter, std::int32_t site) noexcept;
+  void wait(void* counter, std::int32_t count, std::int32_t site) noexcept;
   void barrier(std::int32_t site) noexcept;
   void cluster_barrier(std::int32_t site) noexcept;
   // Messages arrive when the round is over for which they are expected, as late as they may.
@@ -114,6 +119,7 @@ class ClusterRunner {
   bool allowed(const std::byte* address, std::int64_t bytes, std::int32_t site);
   void note(const Region& region, const std::byte* address, std::int64_t bytes, std::int32_t site);
   void land(const Copy& copy);
+  std::int32_t* counter(void* address, std::int32_t site);  // null, and a fault, where there is none
   void report_pending_copies();
 
   // ---- messages.cpp ----
@@ -164,8 +170,12 @@ class ClusterRunner {
   // Ticks when a barrier opens; what came before that of a block (of the cluster) comes before all that follows in it.
   std::uint32_t clock_ = 0, cluster_clock_ = 0;
   std::vector<std::uint32_t> block_clocks_;
-  std::vector<std::vector<std::uint32_t>> known_;  // by block: what it knows of each block, see Moment
-  std::map<const void*, Mailbox> boxes_;           // by address
+  std::vector<Clocks> cluster_known_;     // by block: what it knows of each block of the cluster, see Moment
+  std::map<const void*, Mailbox> boxes_;  // by address
+  // What the block knows of others, and what it will from its next barrier on.
+  Signals* signals_ = nullptr;
+  Clocks known_, heard_;
+  bool released_ = false;  // it goes on without what it waited for: nothing that it does is a fault
 
   std::vector<std::byte> shared_storage_;
   std::vector<Region> shared_;  // by block

@@ -67,7 +67,8 @@ void verify(const Plan& plan, const llvm::Module& module, std::string_view when)
 
 // Ids and the places of shared memory are constants of a thread.
 void describe_primitives(llvm::Module& module) {
-  for (std::string_view name : {simt::kThread, simt::kBlock, simt::kBlocks, simt::kShared, simt::kClusterShared}) {
+  for (std::string_view name :
+       {simt::kThread, simt::kBlock, simt::kBlocks, simt::kShared, simt::kClusterShared}) {
     llvm::Function* f = module.getFunction(name);
     if (f == nullptr) continue;
     f->setDoesNotThrow();

@@ -70,7 +70,9 @@ class SimProgram final : public Program {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
       if (temporaries_[i] == nullptr) continue;
       addresses[i] = temporaries_[i].get();
-      if (options_.nan_memory) {
+      if (plan_.buffers[i].zeroed) {
+        std::memset(addresses[i], 0, static_cast<std::size_t>(plan_.buffers[i].bytes()));
+      } else if (options_.nan_memory) {
         std::memset(addresses[i], 0xff, static_cast<std::size_t>(plan_.buffers[i].bytes()));
       }
     }

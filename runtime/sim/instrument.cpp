@@ -43,6 +43,11 @@ class Instrumenter {
     }
     bind_copies();
     bind_messages();
+    for (const auto& [primitive, bound] :
+         {std::pair{simt::kTicket, kSimTicket}, std::pair{simt::kSignal, kSimSignal},
+          std::pair{simt::kWait, kSimWait}}) {
+      bind(primitive, bound, [&](const llvm::CallInst& call) { return number(counter_of(call)); });
+    }
     if (check_memory) {
       for (llvm::Function& f : module_) note_accesses(f);
       for (const auto& [access, number] : accesses_) check(*access, number);
@@ -88,6 +93,15 @@ class Instrumenter {
       out_.shared_granule = std::min(out_.shared_granule, granule(bytes));
       return number({bytes, bytes, true, kClusterMemory, line_of(call)});
     });
+  }
+
+  // What a ticket, a signal or a wait is for.
+  Site counter_of(const llvm::CallInst& call) {
+    return {.bytes = sizeof(std::int32_t),
+            .alignment = sizeof(std::int32_t),
+            .store = true,
+            .argument = argument_of(*call.getArgOperand(0), stored_by(*call.getFunction()) != nullptr),
+            .line = line_of(call)};
   }
 
   // Calls of `primitive` call `bound` with their number.

@@ -54,7 +54,7 @@ void ClusterRunner::send(void* to, std::uint64_t bits, std::int32_t bytes, void*
   // Who receives it knows what the sender's block did before its last barrier, and what that knows.
   const auto own = static_cast<std::size_t>(rank_);
   for (std::size_t b = 0; b < box->known.size(); ++b)
-    box->known[b] = std::max(box->known[b], b == own ? block_clocks_[own] : known_[own][b]);
+    box->known[b] = std::max(box->known[b], b == own ? block_clocks_[own] : cluster_known_[own][b]);
   box->pending.push_back(m);
   box->arrived += bytes;
   end_round(address, *box);
@@ -88,7 +88,7 @@ void ClusterRunner::end_round(const void* address, Mailbox& box) {
     if (region.shadow != nullptr) region.shadow->settle(m.to - region.begin, m.bytes);
   }
   for (std::size_t b = 0; b < box.known.size(); ++b)
-    known_[rank][b] = std::max(known_[rank][b], box.known[b]);
+    cluster_known_[rank][b] = std::max(cluster_known_[rank][b], box.known[b]);
   box.pending.clear();
   box.arrived = 0;
   box.expected = -1;

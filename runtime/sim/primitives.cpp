@@ -38,6 +38,11 @@ std::int32_t blocks() noexcept { return runner().blocks(); }
 void copy(void* to, const void* from, std::int32_t bytes, std::int32_t valid, std::int32_t site) noexcept {
   runner().copy(to, from, bytes, valid, site);
 }
+std::int32_t ticket(void* queue, std::int32_t site) noexcept { return runner().take_ticket(queue, site); }
+void signal(void* counter, std::int32_t site) noexcept { runner().signal(counter, site); }
+void wait(void* counter, std::int32_t count, std::int32_t site) noexcept {
+  runner().wait(counter, count, site);
+}
 void copy_commit() noexcept { runner().commit_copies(); }
 void copy_await(std::int32_t pending) noexcept { runner().await_copies(pending); }
 void* access(void* address, std::int32_t site) noexcept { return runner().access(address, site); }
@@ -71,6 +76,9 @@ std::span<const HostFunction> host_functions() {
       HostFunction{kSimBoxReceive, address_of(&box_receive)},
       HostFunction{kSimShuffleXor, address_of(&shuffle_xor)},
       HostFunction{kSimCopy, address_of(&copy)},
+      HostFunction{kSimTicket, address_of(&ticket)},
+      HostFunction{kSimSignal, address_of(&signal)},
+      HostFunction{kSimWait, address_of(&wait)},
       HostFunction{simt::kCopyCommit, address_of(&copy_commit)},
       HostFunction{simt::kCopyAwait, address_of(&copy_await)},
       HostFunction{kSimAccess, address_of(&access)},

@@ -19,6 +19,9 @@ inline constexpr std::string_view kSimBoxExpect = "bz.sim.box.expect";
 inline constexpr std::string_view kSimBoxReceive = "bz.sim.box.receive";
 inline constexpr std::string_view kSimShuffleXor = "bz.sim.shfl.xor";
 inline constexpr std::string_view kSimCopy = "bz.sim.copy";
+inline constexpr std::string_view kSimTicket = "bz.sim.ticket";
+inline constexpr std::string_view kSimSignal = "bz.sim.signal";
+inline constexpr std::string_view kSimWait = "bz.sim.wait";
 
 struct HostFunction {
   std::string_view name;

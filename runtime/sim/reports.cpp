@@ -23,7 +23,7 @@ std::string ClusterRunner::line_text(std::int32_t site) const {
 }
 
 void ClusterRunner::fault(int thread, std::string_view what, std::initializer_list<std::int32_t> sites) {
-  if (!fault_.empty()) return;
+  if (!fault_.empty() || released_) return;
   fault_ = fmt::format("kernel '{}', block {}, thread {}: {}", launch_->kernel->name,
                        first_block_ + thread / block_threads(), thread % block_threads(), what);
   std::string last;
@@ -85,7 +85,7 @@ void ClusterRunner::report_finding(const Finding& finding, const Region& region,
   const auto other_site = static_cast<std::int32_t>(other.site);
   const auto own_block = static_cast<std::uint32_t>(block());
   const auto clustermate = static_cast<std::int64_t>(other.block) - first_block_;
-  std::string_view order = "nothing orders blocks";
+  std::string_view order = known_.empty() ? "nothing orders blocks" : "no signal orders them";
   std::string by = fmt::format("thread {}", +other.thread);
   if (other.block == own_block) {
     order = "no barrier orders them";

@@ -25,12 +25,14 @@ struct WorkerPool::Job {
   std::atomic<std::int64_t> faulty{std::numeric_limits<std::int64_t>::max()};
   std::mutex mutex;
   std::string fault;  // of cluster `faulty`
+  Signals signals;
 
-  Job(const Launch& l, int workers)
+  Job(const Launch& l, int workers, bool alone)
       : launch(l),
         order(clusters_of(l), l.seed),
         clusters(clusters_of(l)),
-        chunk(std::max<std::int64_t>(1, clusters / (workers * kChunksPerWorker))) {}
+        chunk(std::max<std::int64_t>(1, clusters / (workers * kChunksPerWorker))),
+        signals(alone ? 1 : workers) {}
 };
 
 WorkerPool::WorkerPool(int workers) : workers_(workers) {
@@ -52,7 +54,7 @@ void WorkerPool::run(const Launch& launch) {
   // Here, because a worker could not report that there is no memory.
   for (int w = 0; w < (alone ? 1 : workers_); ++w) runners_[static_cast<std::size_t>(w)]->prepare(launch);
 
-  Job job(launch, workers_);
+  Job job(launch, workers_, alone);
   if (alone) {
     work(job, *runners_[0]);
   } else {
@@ -94,13 +96,19 @@ void WorkerPool::thread_main(int worker) {
 }
 
 void WorkerPool::work(Job& job, ClusterRunner& runner) {
+  run_clusters(job, runner);
+  job.signals.leave();
+}
+
+void WorkerPool::run_clusters(Job& job, ClusterRunner& runner) {
   for (;;) {
     const std::int64_t begin = job.next.fetch_add(job.chunk);
     const std::int64_t end = std::min(begin + job.chunk, job.clusters);
     for (std::int64_t position = begin; position < end; ++position) {
       if (position > job.faulty.load(std::memory_order_relaxed)) return;
-      std::string fault = runner.run(job.launch, job.order(position));
+      std::string fault = runner.run(job.launch, job.order(position), job.signals);
       if (fault.empty()) continue;
+      job.signals.fault();
       const std::lock_guard lock(job.mutex);
       if (position < job.faulty.load()) {
         job.faulty = position;

@@ -34,6 +34,7 @@ class WorkerPool {
   void start_threads();
   void thread_main(int worker);
   void work(Job& job, ClusterRunner& runner);
+  void run_clusters(Job& job, ClusterRunner& runner);
 
   const int workers_;
   std::mutex launch_mutex_;  // one launch at a time

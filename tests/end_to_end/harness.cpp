@@ -79,7 +79,7 @@ Tensors complete_inputs(const ir::Graph& g, const Options& options) {
 }
 
 Compilation compile_for_sim(const ir::Graph& g, const Options& options) {
-  return compile_for(*parse_target("sim"), g, options);
+  return compile_for(options.target ? *options.target : *parse_target("sim"), g, options);
 }
 
 Compilation compile_for(const Target& target, const ir::Graph& g, const Options& options) {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct Options {
   double tolerance_scale = 1;         // times default_tolerance()
   std::vector<std::string> disabled;  // graph passes
   runtime::Device* device = nullptr;  // instead of a simulator
+  std::optional<Target> target = {};  // what is compiled for, instead of the simulator's own
 };
 
 Tensors complete_inputs(const ir::Graph& g, const Options& options);
