@@ -191,8 +191,11 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.cuts = std::move(fusion.cuts);
   c.recomputed = std::move(fusion.recomputed);
   std::vector<Group> groups = timed(c.times, kGroup, [&] {
-    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts,
-                 !is_disabled(options, kGroup));
+    // A schedule by hand may ask for a queue.
+    const Join join = is_disabled(options, kGroup)                           ? Join::no
+                      : options.schedule.find("queue=") != std::string::npos ? Join::queues
+                                                                             : Join::yes;
+    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts, join);
   });
 
   std::vector<std::vector<Binding>> bindings;

@@ -421,8 +421,8 @@ Plan queue(const Change& change) {
   Target target = *parse_target("sim");
   target.multiprocessors = 16;
   target.max_cluster = 1;
-  target.l2_bytes = 32 << 10;
-  target.dram_bytes_per_second = 1e9;
+  target.l2_bytes = 48 << 10;
+  target.dram_bytes_per_second = 1e7;
   const ir::Graph g = parse(
       "graph q { %x = input f32[6, 8, 512] %s = sum %x {axes = [2], keepdims = true}"
       " %d = sub %x, %s %e = exp %d %y = max %e {axes = [1]} output %y }");

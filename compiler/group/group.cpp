@@ -26,15 +26,18 @@ constexpr std::int64_t kContiguousBytes = 128;
 constexpr std::size_t kSiblings = 8;
 // The share of the multiprocessors that keeps DRAM busy.
 constexpr double kSaturating = 0.75;
-// A queue has to be faster by so much: the estimate knows nothing of blocks that wait. And by so much than where blocks own
-// domains, as several of them on a multiprocessor are in different stages too.
+// What of L2 still has what tickets read again, and how long it takes until who waits for a ticket knows that it is done. gn_tail
+// of 128 samples of 4 MB read a quarter of its input from L2 with 3 samples between the stages, and none with 12 (H200, 2026-11).
+constexpr double kQueueShare = 0.4, kSignalSeconds = 4e-6;
+// A queue has to be faster by so much. And by so much than where blocks own domains, as several of them on a multiprocessor are
+// in different stages too.
 constexpr double kQueueMargin = 0.95, kOwnedMargin = 0.8;
 
 class Grouper {
  public:
   Grouper(std::vector<Region> regions, const ir::Graph& graph, const Target& target, std::vector<Cut>& cuts,
-          bool join)
-      : regions_(std::move(regions)), graph_(graph), target_(target), cuts_(cuts), join_(join) {}
+          Join how)
+      : regions_(std::move(regions)), graph_(graph), target_(target), cuts_(cuts), join_(how) {}
 
   std::vector<Group> run() {
     for (std::size_t i = 0; i < regions_.size(); ++i) {
@@ -53,7 +56,7 @@ class Grouper {
       }
     }
     // From the last region back, so that a region's consumers have settled when it is its turn to join them.
-    for (int i = static_cast<int>(regions_.size()) - 1; join_ && i >= 0; --i) join(i);
+    for (int i = static_cast<int>(regions_.size()) - 1; join_ != Join::no && i >= 0; --i) join(i);
     std::vector<Group> groups;
     for (std::size_t i = 0; i < regions_.size(); ++i) {
       // A group stands where its last stage was: what the others need has run by then.
@@ -364,12 +367,15 @@ class Grouper {
   struct Flow {
     double memory[2] = {0, 0}, arithmetic[2] = {0, 0};  // seconds
     double again = 0;                                   // bytes that a stage before has read or written
+    double shared = 0;                                  // bytes that all teams read
+    int waits = 0;                                      // stages that need something of others
   };
   Flow flow(const Team& team) {
     Flow f;
     std::set<NodeId> known, again;
     for (const int m : team.members) {
       const int later = needs(m, team) ? 1 : 0;
+      f.waits += later;
       const Region& r = region(m);
       double once = 0, cache = 0;
       for (const NodeId s : r.sources()) {
@@ -377,6 +383,7 @@ class Grouper {
         const bool fresh = known.insert(s).second;
         (fresh ? once : cache) += bytes;
         if (!fresh && again.insert(s).second) f.again += bytes;
+        if (fresh && !is_of_team(m, s, team)) f.shared += bytes;
       }
       for (const Root& root : r.roots) {
         once += static_cast<double>(graph_.type(root.node).elements() * size_of(root.stored));
@@ -388,10 +395,21 @@ class Grouper {
     return f;
   }
 
+  // Whether a team has its own part of what the member loads.
+  bool is_of_team(int m, NodeId source, const Team& team) {
+    const std::size_t at = member(team, m);
+    return std::any_of(region(m).exprs.begin(), region(m).exprs.end(), [&](const Expr& e) {
+      return e.kind == Expr::Kind::load && e.source == source &&
+             std::any_of(team.outer.begin(), team.outer.end(),
+                         [&](const auto& position) { return e.index.uses(position[at].id); });
+    });
+  }
+
   // Points of the outer variables of which L2 holds what is needed again.
   double room(const Team& team, const Flow& f) const {
     const double each = f.again / static_cast<double>(team.size());
-    return kCacheShare * static_cast<double>(target_.l2_bytes) / std::max(1.0, each);
+    return std::max(0.0, kQueueShare * static_cast<double>(target_.l2_bytes) - f.shared) /
+           std::max(1.0, each);
   }
 
   // Half of the room is between the stages of a queue, the other half is for what blocks are at.
@@ -401,21 +419,26 @@ class Grouper {
 
   // 0 when there is no room, or when as much as half of all is between the stages or under way: then there is no queue to
   // speak of.
-  static int lag_of(const Team& team, double room) {
-    if (room < 1) return 0;
+  int lag_of(const Team& team, double room) const {
+    if (room < 1) return join_ == Join::queues ? 1 : 0;
     const std::int64_t most = std::clamp<std::int64_t>(team.size() / 4, 1, std::int64_t{kMostLag});
     const int lag = static_cast<int>(std::clamp(room / 2, 1.0, static_cast<double>(most)));
-    return 2 * under_way(lag, room) > static_cast<double>(team.size()) ? 0 : lag;
+    const bool few = 2 * under_way(lag, room) > static_cast<double>(team.size());
+    return few && join_ != Join::queues ? 0 : lag;
   }
 
   // Memory and arithmetic side by side, but for the first teams, of which there are no later stages yet, and the last ones.
   // Counters have to be cleared before.
-  static double seconds_queued(const Team& team, const Flow& f, int lag, double room) {
+  double seconds_queued(const Team& team, const Flow& f, int lag, double room) const {
     const double alone = under_way(lag, room) / static_cast<double>(team.size());
     const double first = std::max(f.memory[0], f.arithmetic[0]);
     const double later = std::max(f.memory[1], f.arithmetic[1]);
     const double both = std::max(f.memory[0] + f.memory[1], f.arithmetic[0] + f.arithmetic[1]);
-    return 2 * kLaunchSeconds + alone * (first + later) + (1 - alone) * both;
+    // From a ticket to one that waits for it: what blocks are at has to be done, and they have to hear of it.
+    const double teams = static_cast<double>(team.size());
+    const double heard = kSignalSeconds + room / 2 * f.again / teams / target_.dram_bytes_per_second;
+    const double pace = teams * heard * f.waits / lag;
+    return 2 * kLaunchSeconds + std::max(pace, alone * (first + later) + (1 - alone) * both);
   }
 
   // Decides on the number of blocks of a team, or on a queue. Returns why no kernel for all is faster than what they take apart,
@@ -435,7 +458,8 @@ class Grouper {
     const double fits = room(joined, f);
     if (const int lag = lag_of(joined, fits); lag > 0) {
       const double s = seconds_queued(joined, f, lag, fits);
-      const bool faster = s < kQueueMargin * apart && (!best || s < kOwnedMargin * *best);
+      const bool faster =
+          join_ == Join::queues || (s < kQueueMargin * apart && (!best || s < kOwnedMargin * *best));
       if (faster) {
         joined.queue = lag;
         joined.cluster = 1;
@@ -523,7 +547,7 @@ class Grouper {
   const ir::Graph& graph_;
   const Target& target_;
   std::vector<Cut>& cuts_;
-  bool join_;
+  Join join_;
   std::vector<Team> teams_;  // by the region that began them
   std::vector<int> home_;    // by region: its team
   std::map<NodeId, int> owner_;
@@ -533,7 +557,7 @@ class Grouper {
 }  // namespace
 
 std::vector<Group> group(std::vector<Region> regions, const ir::Graph& graph, const Target& target,
-                         std::vector<Cut>& cuts, bool join) {
+                         std::vector<Cut>& cuts, Join join) {
   return Grouper(std::move(regions), graph, target, cuts, join).run();
 }
 

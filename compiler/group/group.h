@@ -19,6 +19,7 @@
 // the same n when f, solved for n, is the loading region's own variable n.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -53,9 +54,14 @@ struct Group {
   std::int64_t teams() const { return stages.front().teams(); }
 };
 
+enum class Join : std::uint8_t {
+  no,      // each region is a kernel
+  yes,     // where it saves time
+  queues,  // the same, and a queue wherever there can be one
+};
 // Joins regions where that saves reading again more than it costs in idle multiprocessors. Takes the regions in the order
-// they may run; explains in `cuts` why an edge between two kernels could not become a table. `join`: false leaves each region its own kernel.
+// they may run; explains in `cuts` why an edge between two kernels could not become a table.
 std::vector<Group> group(std::vector<Region> regions, const ir::Graph& graph, const Target& target,
-                         std::vector<Cut>& cuts, bool join);
+                         std::vector<Cut>& cuts, Join join);
 
 }  // namespace bz::compiler

@@ -415,9 +415,10 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   };
   std::vector<Schedule> candidates = list(region);
   if (const Region* resident = forms.resident(); resident != nullptr && region.phases() == 1) {
-    // Where one phase would do, no blocks share a domain so that it stays.
+    // Where one phase would do, no blocks share a domain so that it stays, nor is it spilled.
     std::vector<Schedule> staying = list(*resident);
-    std::erase_if(staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1; });
+    std::erase_if(
+        staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1 || s.spill > 0; });
     candidates.insert(candidates.begin(), staying.begin(), staying.end());
   }
   if (region.reductions.empty() && !bounds.staged) {

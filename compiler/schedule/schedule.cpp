@@ -78,7 +78,7 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
                      s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
