@@ -175,6 +175,26 @@ TEST_CASE("cli: emit writes every stage") {
              Contains("input f32[8, 7]"));
 }
 
+TEST_CASE("cli: emit writes clusters only in PTX that has messages") {
+  const auto ptx = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"emit", "log_softmax_rows", "--stage=ptx", "--target=sm_90"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result r = braze(arguments);
+    CHECK(r.err == "");
+    return r.out;
+  };
+  CHECK_THAT(ptx({}), Contains(".version 8.1") && Contains(".reqnctapercluster") && Contains("st.async"));
+  CHECK_THAT(ptx({"--ptx=8.3"}), Contains(".version 8.3") && Contains("st.async"));
+  CHECK_THAT(ptx({"--ptx=8.0"}), Contains(".version 8.0") && !Contains("cluster") && !Contains("st.async"));
+  CHECK_THAT(ptx({"--schedule=lanes=reduced,vector=4,reduced=1024"}),
+             Contains(".version 7.8") && !Contains("cluster"));
+
+  const Result forced = braze({"emit", "log_softmax_rows", "--stage=ptx", "--target=sm_90", "--ptx=8.0",
+                               "--schedule=lanes=reduced,vector=4,reduced=256,cluster=8,keep=registers"});
+  CHECK(forced.status == 1);
+  CHECK_THAT(forced.err, Contains("clusters of 8 blocks, the device has them up to 1"));
+}
+
 TEST_CASE("cli: emit times passes and leaves them out") {
   Folder folder;
   const std::string file = folder.write("rows.braze", kSoftmax);

@@ -288,6 +288,16 @@ TEST_CASE("targets are known by name") {
   REQUIRE(minimum_ptx(90) == 78);
 }
 
+TEST_CASE("PTX that is too old for messages has no clusters") {
+  const Target target = *parse_target("sm_90");
+  REQUIRE(target.max_cluster == 16);
+  for (const int ptx : {78, 80, 81, 83}) {
+    REQUIRE(with_ptx(target, ptx).ptx == ptx);
+    REQUIRE(with_ptx(target, ptx).max_cluster == (ptx < 81 ? 1 : 16));
+  }
+  REQUIRE(with_ptx(*parse_target("sm_80"), 83).max_cluster == 1);
+}
+
 TEST_CASE("inference gives each node its type") {
   ir::Graph g;
   const NodeId x = g.input("x", {DType::f16, {2, 3, 4}});

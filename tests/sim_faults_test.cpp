@@ -139,6 +139,37 @@ Plan rows(const std::function<void(Kernel&)>& change) {
   return changed(kRows, kTwoWarps, [&](std::vector<Kernel>& k) { change(k[0]); });
 }
 
+// Sums of rows by two blocks, which send each other their part.
+constexpr const char* kManyRows =
+    "graph rows { %x = input f32[12, 256] %s = sum %x {axes = [1]} %y = neg %s output %y }";
+constexpr const char* kTwoBlocks = "lanes=reduced,reduced=64,cluster=2";
+// Each goes over several rows; of a block that has one warp.
+constexpr const char* kInTurns = "lanes=reduced,vector=4,reduced=32,cluster=2,prefetch=1";
+
+Plan shared_rows(const char* schedule, const std::function<void(Kernel&)>& change) {
+  return changed(kManyRows, schedule, [&](std::vector<Kernel>& k) { change(k[0]); });
+}
+
+// What is exchanged lies in one place, that of the first round.
+void use_one_place(Kernel& k) {
+  const IndexVar round = get<Turns>(all<Turns>(k)[0]).round;
+  const Index first(0);
+  const auto once = [&](const Index& e) {
+    return e.substitute([&](std::int32_t v) { return v == round.id ? &first : nullptr; });
+  };
+  for (const Place& p : all<Send>(k)) {
+    Send& send = get<Send>(p);
+    send.at = once(send.at), send.box = once(send.box);
+  }
+  for (const Place& p : all<Receive>(k)) {
+    Receive& receive = get<Receive>(p);
+    receive.box = once(receive.box), receive.round = Index::var(round);
+  }
+  for (const Place& p : all<Get>(k)) {
+    if (shared(k, get<Get>(p).array)) get<Get>(p).at = once(get<Get>(p).at);
+  }
+}
+
 // A kernel that 64 threads of one block run, from x to y of 64 numbers each, with 64 more in shared memory. `body` writes what
 // thread `t` does.
 Kernel by_one_block(
@@ -214,7 +245,9 @@ TEST_CASE("sim has nothing to say against kernels as they are lowered") {
     for (const char* schedule :
          {"lanes=reduced,vector=4,reduced=64,keep=shared", "lanes=reduced,vector=4,reduced=64,keep=registers",
           "lanes=reduced,vector=4,reduced=64,prefetch=1,keep=registers", "lanes=reduced,kept=4,reduced=8",
-          "lanes=kept,kept=32,reduced=4", "lanes=kept,vector=2,kept=32,reduced=2"}) {
+          "lanes=kept,kept=32,reduced=4", "lanes=kept,vector=2,kept=32,reduced=2",
+          "lanes=reduced,vector=4,reduced=32,cluster=2,prefetch=1,keep=registers",
+          "lanes=kept,kept=32,reduced=4,cluster=4"}) {
       const std::string program =
           "graph g { %x = input f32[64, 200] %y = softmax %x {axes = [1]} output %y }";
       const std::string columns =
@@ -380,6 +413,65 @@ TEST_CASE("sim names the line of an access outside of its memory") {
         "aligned to 16 "
         "bytes" +
             line(vectors, "load x["));
+}
+
+TEST_CASE("sim finds blocks of a cluster that do not wait for each other") {
+  const Plan unread = shared_rows(kTwoBlocks, [](Kernel& k) { all<Receive>(k)[0].erase(); });
+  CHECK(fault_of(unread) ==
+        "device error: kernel 'neg_0', block 1, thread 0: load of 4 bytes at byte 32 of shared memory, where "
+        "nobody has written byte 32" +
+            line(unread, "= block0_0["));
+  CHECK_THAT(line(unread, "= block0_0["), Contains("(%s = sum)"));
+
+  const Plan early = shared_rows(kTwoBlocks, [](Kernel& k) { all<Started>(k)[0].erase(); });
+  CHECK(fault_of(early) ==
+        "device error: kernel 'neg_0', block 0, thread 0: a message to a block that may not have started" +
+            line(early, "send block0_0["));
+
+  const Plan absent = shared_rows(kTwoBlocks, [](Kernel& k) { all<Start>(k)[0].erase(); });
+  CHECK(fault_of(absent) ==
+        "device error: kernel 'neg_0', block 0, thread 0: waits for the start of the cluster, where 0 of 128 "
+        "threads are" +
+            line(absent, "wait for the start"));
+
+  const Plan closed = shared_rows(kTwoBlocks, [](Kernel& k) { get<Start>(all<Start>(k)[0]).boxes = kNone; });
+  CHECK(fault_of(closed) == "device error: kernel 'neg_0', block 1, thread 0: a mailbox that was not opened" +
+                                line(closed, "send block0_0["));
+}
+
+TEST_CASE("sim finds messages that do not come, or are too many, or go elsewhere") {
+  const Plan silent = shared_rows(kTwoBlocks, [](Kernel& k) { all<Send>(k)[0].erase(); });
+  CHECK(fault_of(silent) ==
+        "device error: kernel 'neg_0', block 0, thread 0: waits for messages of 8 bytes, and 0 came" +
+            line(silent, "receive 8 bytes"));
+
+  const Plan wrong = shared_rows(kTwoBlocks, [](Kernel& k) { get<Receive>(all<Receive>(k)[0]).bytes = 12; });
+  CHECK(fault_of(wrong) ==
+        "device error: kernel 'neg_0', block 0, thread 0: waits for messages of 12 bytes, and 8 came" +
+            line(wrong, "receive 12 bytes"));
+
+  const Plan to_one = shared_rows(kTwoBlocks, [](Kernel& k) { get<Send>(all<Send>(k)[0]).rank = Index(1); });
+  CHECK_THAT(fault_of(to_one), Contains("races with") && Contains(line(to_one, "send block0_0[")));
+}
+
+TEST_CASE("sim finds messages to where others may still read") {
+  CHECK(fault_of(shared_rows(kInTurns, [](Kernel&) {})) == "");
+
+  const Plan one_place = shared_rows(kInTurns, use_one_place);
+  CHECK_THAT(fault_of(one_place), Contains(line(one_place, "= block0_0[")));
+
+  const Plan no_barrier = shared_rows(kInTurns, [](Kernel& k) {
+    REQUIRE(all<Barrier>(k).size() == 1);
+    all<Barrier>(k)[0].erase();
+  });
+  CHECK_THAT(fault_of(no_barrier),
+             Contains("races with a load by thread 2: no barrier orders them" +
+                      line(no_barrier, "send block0_0[") + line(no_barrier, "= block0_0[")));
+
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    CHECK_THAT(fault_of(one_place, {.seed = seed, .workers = 2}), Contains(line(one_place, "= block0_0[")));
+    CHECK_THAT(fault_of(no_barrier, {.seed = seed, .workers = 2}), Contains("races with"));
+  }
 }
 
 TEST_CASE("sim finds threads that do not meet") {

@@ -62,6 +62,12 @@ inline Plan plan_of(const std::string& body, std::vector<PlanBuffer> buffers, Pl
     declare i32 @bz.shfl.xor(i32, i32)
     declare ptr addrspace(3) @bz.shared()
     declare ptr addrspace(7) @bz.cluster.shared(ptr addrspace(3), i32)
+    declare void @bz.box.open(ptr addrspace(3))
+    declare void @bz.cluster.start()
+    declare void @bz.cluster.started()
+    declare void @bz.send(ptr addrspace(7), i64, i32, ptr addrspace(7))
+    declare void @bz.box.expect(ptr addrspace(3), i32)
+    declare void @bz.box.receive(ptr addrspace(3), i32)
   )" + body);
   return plan;
 }

@@ -113,6 +113,7 @@ void ClusterRunner::run_side_by_side() {
   arrived_.assign(static_cast<std::size_t>(cluster_threads() / kWarp), 0);
   at_barrier_.assign(shared_.size(), 0);
   at_cluster_barrier_ = started_ = finished_ = 0;
+  for (Thread& t : threads_) t.has_waited = false;
   make_ready(0, cluster_threads());
   while (!ready_.empty()) resume(take_ready());
   if (finished_ == cluster_threads()) return report_last_remote();

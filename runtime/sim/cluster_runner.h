@@ -71,6 +71,7 @@ class ClusterRunner {
     std::int32_t site = 0;                          // where it waits
     std::uint32_t value = 0, mask = 0, result = 0;  // of the shuffle it takes part in
     const void* box = nullptr;                      // whose messages it waits for
+    bool has_waited = false;                        // for the start of the cluster
   };
 
   struct Message {
@@ -79,11 +80,13 @@ class ClusterRunner {
     std::int32_t bytes, site;
   };
   struct Mailbox {
-    int rank = 0;              // of its block
-    std::int64_t rounds = 0;   // that are over
-    std::int64_t arrived = 0;  // bytes, in this one
+    int rank = 0;               // of its block
+    std::int64_t rounds = 0;    // that are over
+    std::int64_t received = 0;  // of them, up to the last that a thread has waited for
+    std::int64_t arrived = 0;   // bytes, in this one
     std::int64_t expected = -1;
     std::vector<Message> pending;
+    std::int32_t last = 0;             // site of a message
     std::vector<std::uint32_t> known;  // to those who sent them, of each block
   };
 

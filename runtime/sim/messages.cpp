@@ -8,14 +8,16 @@
 namespace bz::sim {
 
 void ClusterRunner::start(std::int32_t site) noexcept {
-  if (!may_wait("start", site) || ++started_ < cluster_threads()) return;
+  if (!may_wait("start", site) || ++started_ != cluster_threads()) return;
   for (int t = cluster_threads() - 1; t >= 0; --t) {
     if (threads_[static_cast<std::size_t>(t)].state == State::start) make_ready(t, 1);
   }
 }
 
 void ClusterRunner::await_start(std::int32_t site) noexcept {
-  if (may_wait("start", site) && started_ < cluster_threads()) suspend(State::start, site);
+  if (!may_wait("start", site)) return;
+  if (started_ < cluster_threads()) suspend(State::start, site);
+  threads_[static_cast<std::size_t>(thread_)].has_waited = true;
 }
 
 void ClusterRunner::open_box(void* box, std::int32_t) noexcept {
@@ -34,7 +36,8 @@ ClusterRunner::Mailbox* ClusterRunner::box_at(const void* address, std::int32_t 
 
 void ClusterRunner::send(void* to, std::uint64_t bits, std::int32_t bytes, void* address,
                          std::int32_t site) noexcept {
-  if (started_ < cluster_threads())
+  if (!may_wait("message", site)) return;
+  if (!threads_[static_cast<std::size_t>(thread_)].has_waited)
     return fault(thread_, "a message to a block that may not have started", {site});
   Mailbox* box = box_at(address, site);
   if (box == nullptr) return;
@@ -56,6 +59,7 @@ void ClusterRunner::send(void* to, std::uint64_t bits, std::int32_t bytes, void*
   for (std::size_t b = 0; b < box->known.size(); ++b)
     box->known[b] = std::max(box->known[b], b == own ? block_clocks_[own] : cluster_known_[own][b]);
   box->pending.push_back(m);
+  box->last = site;
   box->arrived += bytes;
   end_round(address, *box);
 }
@@ -70,7 +74,11 @@ void ClusterRunner::expect(void* address, std::int32_t bytes, std::int32_t site)
 
 void ClusterRunner::receive(void* address, std::int32_t parity, std::int32_t site) noexcept {
   Mailbox* box = may_wait("receive", site) ? box_at(address, site) : nullptr;
-  if (box == nullptr || box->rounds % 2 != parity) return;
+  if (box == nullptr) return;
+  if (box->rounds % 2 != parity) {
+    box->received = box->rounds;
+    return;
+  }
   threads_[static_cast<std::size_t>(thread_)].box = address;
   suspend(State::message, site);
 }
@@ -97,6 +105,7 @@ void ClusterRunner::end_round(const void* address, Mailbox& box) {
     Thread& thread = threads_[static_cast<std::size_t>(t)];
     if (thread.state != State::message || thread.box != address) continue;
     thread.state = State::ready;
+    box.received = box.rounds;
     make_ready(t, 1);
   }
 }
@@ -104,9 +113,8 @@ void ClusterRunner::end_round(const void* address, Mailbox& box) {
 // Before a block finishes it has received what is sent to it.
 void ClusterRunner::report_pending_messages() {
   for (const auto& [address, box] : boxes_) {
-    if (box.pending.empty()) continue;
-    return fault(box.rank * block_threads(), "a message that its block never receives",
-                 {box.pending.front().site});
+    if (box.pending.empty() && box.received == box.rounds) continue;
+    return fault(box.rank * block_threads(), "a message that its block never receives", {box.last});
   }
 }
 

@@ -157,7 +157,13 @@ void ClusterRunner::report_divergence() {
   if (report(State::shuffle, "shuffle", kWarp)) return;
   if (report(State::barrier, "barrier", block_threads())) return;
   if (report(State::cluster_barrier, "cluster barrier", cluster_threads())) return;
-  if (report(State::start, "start of the cluster", cluster_threads())) return;
+  const int early = first(0, cluster_threads(), [&](State s) { return s == State::start; });
+  if (early >= 0) {
+    return fault(early,
+                 fmt::format("waits for the start of the cluster, where {} of {} threads are", started_,
+                             cluster_threads()),
+                 {threads_[static_cast<std::size_t>(early)].site});
+  }
   const int waiting = first(0, cluster_threads(), [&](State s) { return s == State::message; });
   if (waiting < 0) return;
   const Thread& t = threads_[static_cast<std::size_t>(waiting)];

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <span>
 
 #include "harness.h"
 
@@ -121,6 +122,44 @@ TEST_CASE("every reduction of every type at every length, along rows and along c
     options.seed = static_cast<std::uint64_t>(n);
     check(g, options);
   }
+}
+
+TEST_CASE(
+    "every reduction of every type by the blocks of a cluster, which go over one domain or over several") {
+  // One warp a block and many; as many blocks as lanes of a domain and more; and columns, of which a thread has several.
+  constexpr std::string_view kRows[] = {
+      "vector=4,kept=1,reduced=32,cluster=2", "vector=4,kept=2,reduced=64,cluster=4",
+      "vector=8,kept=4,reduced=8,cluster=8", "vector=4,kept=1,reduced=64,unroll=2,cluster=16"};
+  constexpr std::string_view kColumns[] = {"vector=1,kept=32,reduced=2,cluster=2",
+                                           "vector=4,kept=4,reduced=16,unroll=2,cluster=16"};
+  int ahead = 0;
+  std::uint64_t seed = 0;
+  std::size_t k = 0;
+  for (const DType t : kAllDTypes) {
+    for (const bool along : {true, false}) {
+      ir::Graph g("shared");
+      // More domains than the three clusters that stay and take turns.
+      const NodeId x = g.input("x", along ? Type{t, {21, 300}} : Type{t, {100, 200}});
+      add_reductions(g, x, {along ? 1 : 0}, false, "");
+      k += along ? 1 : 0;
+      for (const std::string_view form : along ? std::span<const std::string_view>(kRows) : kColumns) {
+        if (k++ % 2 == 0) continue;  // every second, the others with the next type
+        for (const std::string_view prefetch : {"", ",prefetch=1"}) {
+          Options options;
+          options.schedule = fmt::format("lanes={},{}{}", along ? "reduced" : "kept", form, prefetch);
+          options.seed = seed++;
+          INFO(name(t) << ", " << options.schedule);
+          if (!serves(g, options.schedule)) {
+            CHECK(!prefetch.empty());
+            continue;
+          }
+          ahead += prefetch.empty() ? 0 : 1;
+          check(g, options);
+        }
+      }
+    }
+  }
+  CHECK(ahead > 0);
 }
 
 TEST_CASE("every reduction of 70000 elements") {

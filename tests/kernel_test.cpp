@@ -1,0 +1,125 @@
+// What the verifier of Kernel IR refuses, and how kernels are printed.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/lower/kernel_builder.h"
+#include "ir/kernel.h"
+
+using namespace bz;          // NOLINT
+using namespace bz::kernel;  // NOLINT
+
+namespace {
+
+using compiler::KernelBuilder;
+
+// What the message is made of.
+struct Exchange {
+  DType dtype = DType::f32;  // of where it goes
+  DType value = DType::f32;  // of what is sent
+  Space space = Space::shared;
+  DType boxes = DType::i64;
+  Space boxes_space = Space::shared;
+  int cluster = 2;
+  Index rank = Index(1);
+  Index at = Index(0), box = Index(0);
+  std::int64_t bytes = 8;
+  bool start_guarded = false, started_guarded = false, receive_guarded = false;
+};
+
+// Thread 0 of each block of a cluster sends a number to block `rank`.
+Kernel kernel_of(const Exchange& e) {
+  Kernel k;
+  k.name = "exchange";
+  k.vars = {"lane"};
+  k.grid = 2 * e.cluster;
+  k.cluster = e.cluster;
+  k.block = 32;
+  KernelBuilder b(k);
+  const ArrayId parts = b.array("parts", e.dtype, 2, e.space);
+  const ArrayId boxes = b.array("boxes", e.boxes, 1, e.boxes_space);
+  const IndexVar team = b.var("b", 2), rank = b.var("rank", e.cluster), t = b.var("t", 32);
+  const auto when_first = [&](bool guarded, const std::function<void()>& body) {
+    if (!guarded) return body();
+    b.when(b.inside({{Index::var(t), 0, 1}}), body);
+  };
+  b.loop(team, Level::grid, [&] {
+    b.loop(rank, Level::cluster, [&] {
+      b.loop(t, Level::thread, [&] {
+        when_first(e.start_guarded, [&] { b.start(boxes); });
+        when_first(e.started_guarded, [&] { b.started(); });
+        const auto value = b.constant(Scalar::of(e.value, 1));
+        when_first(true, [&] { b.send(parts, e.at, value, e.rank, boxes, e.box); });
+        when_first(e.receive_guarded, [&] { b.receive(boxes, e.box, Index(0), e.bytes); });
+      });
+    });
+  });
+  return k;
+}
+
+using Problems = std::vector<std::string>;
+
+Problems problems(const Exchange& e) { return verify(kernel_of(e)); }
+
+}  // namespace
+
+TEST_CASE("kernel: messages of 4 and 8 bytes to mailboxes are allowed") {
+  CHECK(problems({}) == Problems{});
+  for (const DType t : kAllDTypes) {
+    INFO(name(t));
+    if (size_of(t) >= 4) CHECK(problems({.dtype = t, .value = t}) == Problems{});
+  }
+  CHECK(problems({.cluster = 16, .rank = Index(15), .at = Index(1)}) == Problems{});
+}
+
+TEST_CASE("kernel: messages of other sizes, between types, and to registers are refused") {
+  CHECK(problems({.dtype = DType::f16, .value = DType::f16}) ==
+        Problems{"kernel exchange: a message of f16 to parts"});
+  CHECK(problems({.dtype = DType::boolean, .value = DType::boolean}) ==
+        Problems{"kernel exchange: a message of bool to parts"});
+  CHECK(problems({.dtype = DType::f64}) == Problems{"kernel exchange: a message of f32 to parts"});
+  CHECK(problems({.space = Space::registers}) == Problems{"kernel exchange: a message to registers"});
+  CHECK(problems({.at = Index(2)}) == Problems{"kernel exchange: parts[2..2] is outside its 2 elements"});
+}
+
+TEST_CASE("kernel: messages to blocks that are not of the cluster are refused") {
+  CHECK(problems({.rank = Index(2)}) == Problems{"kernel exchange: block 2..2 of a cluster of 2"});
+  CHECK(problems({.rank = Index(-1)}) == Problems{"kernel exchange: block -1..-1 of a cluster of 2"});
+  CHECK(problems({.cluster = 8, .rank = Index::var({99, 16})}) ==
+        Problems{"kernel exchange: block 0..15 of a cluster of 8"});
+}
+
+TEST_CASE("kernel: mailboxes are elements of a shared array of i64") {
+  CHECK(problems({.boxes = DType::i32}) == Problems(3, "kernel exchange: boxes has no mailboxes"));
+  CHECK(problems({.boxes_space = Space::registers}) ==
+        Problems(3, "kernel exchange: boxes has no mailboxes"));
+  CHECK(problems({.box = Index(1)}) == Problems(2, "kernel exchange: boxes[1..1] is outside its 1 elements"));
+}
+
+TEST_CASE("kernel: all threads of a block start, wait for the start and receive") {
+  CHECK(problems({.start_guarded = true}) ==
+        Problems{"kernel exchange: a start of the cluster under a condition"});
+  CHECK(problems({.started_guarded = true}) ==
+        Problems{"kernel exchange: a wait for the start of the cluster under a condition"});
+  CHECK(problems({.receive_guarded = true}) ==
+        Problems{"kernel exchange: messages received under a condition"});
+  CHECK(problems({.bytes = 0}) == Problems{"kernel exchange: messages of 0 bytes"});
+}
+
+TEST_CASE("kernel: messages are printed with their mailboxes") {
+  CHECK(print(kernel_of({})) == R"(kernel exchange()  grid 4, cluster 2, block 32, shared 32 bytes
+  shared parts: f32[2]
+  shared boxes: i64[1]
+  for b in 0..2 grid
+    for rank in 0..2 cluster
+      for t in 0..32 thread
+        start, open boxes
+        wait for the start of the cluster
+        v0 = 1                                            f32
+        v1 = 0 <= t < 1                                   bool
+        if v1
+          send parts[0] of block 1 = v0 by boxes[0]
+        receive 8 bytes from boxes[0], round 0
+)");
+}
