@@ -132,7 +132,11 @@ class StageLowering {
 
   void place_kept(const Index& block) {
     block_ = block;
-    Index flat = block * s_.threads_kept + place_.thread_kept;
+    const std::int64_t apart = extent_.blocks / extent_.interleaved;
+    const Index at = extent_.interleaved == 1
+                         ? block
+                         : mod(block, extent_.interleaved) * apart + floordiv(block, extent_.interleaved);
+    Index flat = at * s_.threads_kept + place_.thread_kept;
     Index bound = flat;
     if (!s_.lanes_reduced) {
       flat = flat * s_.vector + lane_;

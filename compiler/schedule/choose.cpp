@@ -123,7 +123,7 @@ class RowCandidates {
       s.threads_kept *= 2;
     while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
     const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
-    s.unroll = std::clamp(chunk / s.vector, 1, power_at_least(vectors));
+    s.unroll = std::clamp(chunk / s.vector, 1, std::min(kMostUnroll, power_at_least(vectors)));
     out_.push_back(s);
   }
 

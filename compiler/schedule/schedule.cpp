@@ -170,6 +170,21 @@ Index aligned_start(const Region& region, const Schedule& s) {
   return start - floordiv(start, s.vector) * s.vector;
 }
 
+// Points of the outermost kept variable that blocks go over first.
+static std::int64_t interleaved(const Region& region, std::int64_t rows_per_block) {
+  constexpr std::int64_t kLarge = 8 << 20;  // bytes, of what all those points read
+  if (!region.outer.empty() || region.kept.size() < 2) return 1;
+  const IndexVar& first = region.kept.front();
+  if (region.domains() / first.extent % rows_per_block != 0) return 1;
+  for (const Expr& e : region.exprs) {
+    if (e.kind != Expr::Kind::load || e.table >= 0 || e.index.uses(first.id)) continue;
+    std::vector<IndexVar> vars;
+    e.index.collect_vars(vars);
+    if (product(vars) * size_of(e.stored) >= kLarge) return first.extent;
+  }
+  return 1;
+}
+
 Extent extent_of(const Region& region, const Schedule& s) {
   Extent e;
   if (s.tile > 1) {
@@ -181,6 +196,7 @@ Extent extent_of(const Region& region, const Schedule& s) {
   const std::int64_t size = region.domain_size();
   e.rows_per_block = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   e.blocks = ceil_div(region.domains(), e.rows_per_block);
+  e.interleaved = interleaved(region, e.rows_per_block);
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
   e.per_group = vector * s.threads_reduced * s.cluster * s.unroll;

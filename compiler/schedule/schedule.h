@@ -81,6 +81,9 @@ Warps warps_of(const Schedule& s);
 struct Extent {
   std::int64_t rows_per_block = 1;  // kept points of a block, or of a cluster that shares them
   std::int64_t blocks = 1;          // so many are needed for the kept points
+  // Blocks that follow each other are at so many points of the outermost kept variable, and at one of the others: what does not
+  // depend on it, and is more than L2 would keep, is read by all of them together.
+  std::int64_t interleaved = 1;
   bool shifted = false;  // vectors are aligned to memory, not to the domain: its first and last are partial
   std::int64_t vectors = 1;  // of a thread, counting those that are partly or wholly outside of the domain
   std::int64_t groups = 1;   // iterations of a thread over its domain, `unroll` vectors each

@@ -42,6 +42,10 @@ BenchResult Executable::bench(const BenchOptions& options) {
   r.median = median(r.seconds);
   r.fastest = r.seconds.front();
   r.slowest = r.seconds.back();
+  if (!sim) {
+    r.launch = launch_seconds(state_->device.runtime(), state_->variants.program(kWidestAlignment),
+                              state_->arguments);
+  }
   if (r.median > 0 && r.copy_bytes_per_second > 0) {
     r.copy_share = static_cast<double>(r.bytes_min) / r.median / r.copy_bytes_per_second;
   }

@@ -23,8 +23,7 @@ Device Device::open(const std::string& name) {
     const auto [stop, error] = std::from_chars(name.data() + kNumbered.size(), end, ordinal);
     if (error == std::errc() && stop == end && ordinal >= 0) return cuda(ordinal);
   }
-  throw Error(fmt::format(
-      "there is no device '{}'; devices are best, cuda, cuda:N and sim", name));
+  throw Error(fmt::format("there is no device '{}'; devices are best, cuda, cuda:N and sim", name));
 }
 
 }  // namespace bz

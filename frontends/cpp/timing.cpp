@@ -1,6 +1,7 @@
 #include "frontends/cpp/timing.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace bz {
 namespace {
@@ -35,6 +36,28 @@ std::vector<double> time_sorted(runtime::Device& device, Program& program,
   std::vector<double> seconds = device.time(program, addresses, options.warmup, options.repeats);
   std::sort(seconds.begin(), seconds.end());
   return seconds;
+}
+
+double launch_seconds(runtime::Device& device, Program& program, const std::vector<PlanBuffer>& arguments) {
+  constexpr int kRuns = 200;  // fewer than a stream takes before it makes the host wait
+  std::vector<DeviceBuffer> buffers;
+  std::vector<void*> addresses;
+  for (const PlanBuffer& b : arguments) {
+    buffers.emplace_back(device, b.bytes());
+    addresses.push_back(buffers.back().get());
+    device.fill(addresses.back(), 0, b.bytes());
+  }
+  program.run(addresses, nullptr);
+  device.synchronize();
+  std::vector<double> seconds;
+  for (int i = 0; i < kRuns; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    program.run(addresses, nullptr);
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  device.synchronize();
+  std::sort(seconds.begin(), seconds.end());
+  return median(seconds);
 }
 
 double median(const std::vector<double>& sorted) {

@@ -12,5 +12,7 @@ std::vector<double> time_sorted(runtime::Device& device, Program& program,
                                 const std::vector<PlanBuffer>& arguments, const BenchOptions& options,
                                 std::int64_t sets = 1);
 double median(const std::vector<double>& sorted);
+// Seconds of the host to start a run, the median of many, of a device that runs while the host goes on.
+double launch_seconds(runtime::Device& device, Program& program, const std::vector<PlanBuffer>& arguments);
 
 }  // namespace bz

@@ -22,6 +22,7 @@ std::string as_json(const Executable& exe, const BenchResult& r) {
                                        {"median_us", 1e6 * r.median},
                                        {"fastest_us", 1e6 * r.fastest},
                                        {"slowest_us", 1e6 * r.slowest},
+                                       {"launch_us", 1e6 * r.launch},
                                        {"bytes_min", r.bytes_min},
                                        {"bytes_total", r.bytes_total},
                                        {"bytes_per_second", static_cast<double>(r.bytes_min) / r.median},
@@ -31,13 +32,16 @@ std::string as_json(const Executable& exe, const BenchResult& r) {
 }
 
 std::string as_text(const Executable& exe, const BenchResult& r) {
+  const std::string launch =
+      r.launch > 0 ? fmt::format("  launch      {:.3f} us of the host\n", 1e6 * r.launch) : "";
   return fmt::format(
       "{} on {}\n"
       "  median      {:.3f} us of {} runs, {:.3f} to {:.3f}\n"
+      "{}"
       "  bytes       {} at least, {} moved\n"
       "  speed       {:.1f} GB/s of the least bytes, {:.1f} % of the {:.1f} GB/s of a copy\n",
       exe.plan().name, exe.device().name(), 1e6 * r.median, r.seconds.size(), 1e6 * r.fastest,
-      1e6 * r.slowest, r.bytes_min, r.bytes_total, 1e-9 * static_cast<double>(r.bytes_min) / r.median,
+      1e6 * r.slowest, launch, r.bytes_min, r.bytes_total, 1e-9 * static_cast<double>(r.bytes_min) / r.median,
       100 * r.copy_share, 1e-9 * r.copy_bytes_per_second);
 }
 

@@ -40,6 +40,7 @@ struct Options {
 struct BenchResult {
   std::vector<double> seconds;  // of every repetition, sorted
   double median = 0, fastest = 0, slowest = 0;
+  double launch = 0;             // seconds of the host for a run that it does not wait for; 0 in the simulator
   std::int64_t bytes_min = 0;    // every input read once, every output written once
   std::int64_t bytes_total = 0;  // that the kernels move
   double copy_bytes_per_second =
