@@ -139,10 +139,10 @@ class RowCandidates {
         add(s, std::min(kMostThreads, std::max(64, power_at_least(each(32, cluster)))), kChunk);
         continue;
       }
-      const Range range = kept_range(s);
       const int preferred = std::clamp(kept_threads(cluster), 1, kMostThreads);
       for (const auto& [times, by] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {8, 1}, {1, 4}}) {
         const int threads = preferred * times / by;
+        const Range range = kept_range(s, threads);
         if (threads < range.threads || threads > range.most_threads) continue;
         if (each(threads, cluster) >= std::min(range.least, size_) && each(threads, cluster) <= range.most)
           add(s, threads, kChunk);
@@ -152,24 +152,29 @@ class RowCandidates {
   }
 
   // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
-  // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11).
+  // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11). Rows of 16 bits
+  // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
+  // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71.
   void prefer_small_blocks() {
-    const int preferred = first_.vector > 4 ? kLeastThreads : 2 * kLeastThreads;
-    const auto distance = [&](const Schedule& s) {
-      return std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
+    const bool narrow = first_.vector > 4, aligned = size_ % first_.vector == 0;
+    const int preferred = narrow ? kLeastThreads : 2 * kLeastThreads;
+    const auto rank = [&](const Schedule& s) {
+      const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
+      const int spills = s.spill > 0 ? 1 : 0;
+      if (narrow && !aligned) return std::pair(1 - spills, distance);
+      return narrow && !heavy_ ? std::pair(spills, distance) : std::pair(distance, spills);
     };
-    std::stable_sort(out_.begin(), out_.end(), [&](const Schedule& a, const Schedule& b) {
-      return std::pair(distance(a), a.spill > 0) < std::pair(distance(b), b.spill > 0);
-    });
+    std::stable_sort(out_.begin(), out_.end(),
+                     [&](const Schedule& a, const Schedule& b) { return rank(a) < rank(b); });
   }
 
-  // With so many vectors in shared memory that registers hold at most 64 elements, with room for what is being computed.
+  // With so many vectors in shared memory that registers hold at most 64 to 80 elements, with room for what is being computed.
   void add_spilled(Schedule s, int threads, int chunk) {
-    constexpr std::int64_t kInRegisters = 64;
+    const std::int64_t registers = s.vector > 4 || heavy_ ? 64 : 80;
     const std::int64_t most = s.vector > 4 ? 192 : 128;
     const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
-    if (vectors * s.vector <= kInRegisters || vectors * s.vector > most) return;
-    s.spill = power_at_least(vectors - kInRegisters / s.vector);
+    if (vectors * s.vector <= registers || vectors * s.vector > most) return;
+    s.spill = power_at_least(vectors - registers / s.vector);
     if (s.spill < vectors) add(s, threads, chunk);
   }
 
@@ -180,13 +185,16 @@ class RowCandidates {
     int threads, most_threads;
     std::int64_t least, most;
   };
-  Range kept_range(const Schedule& s) const {
+  Range kept_range(const Schedule& s, int threads) const {
     const bool narrow = s.vector > 4;
     if (s.prefetch > 0) return {256, narrow && s.cluster > 1 ? 512 : 0, 16, 64};
     // Exponentials that are taken beside 128 elements find no registers: log_softmax of 16384 bf16 took 0.61 ms so, 0.52 with
     // half of them in shared memory; layer_norm 0.52 and 0.54.
     if (s.cluster == 1) return {1, kMostThreads, 8, narrow && heavy_ ? 96 : 128};
-    return {kLeastThreads, kMostThreads, 16, 96};
+    if (narrow) return {kLeastThreads, kMostThreads, 16, !heavy_ && threads == kLeastThreads ? 128 : 96};
+    // Scales that are loaded beside 96 elements find no registers: layer_norm of 393216 f32 took 0.78 ms so, 0.71 with a few of
+    // them in shared memory; softmax 0.54 and 0.56.
+    return {kLeastThreads, kMostThreads, 16, heavy_ ? 96 : 80};
   }
 
   void add_streaming() {
