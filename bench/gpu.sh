@@ -33,6 +33,9 @@ attention_softmax --size B=1 --size H=2 --size Q=33 --size K=100
 gn_tail --size N=2 --size H=13 --size W=7
 log_softmax_rows --size R=3 --size D=100003
 log_softmax_rows --size R=300 --size D=30011
+hand_written_softmax --size R=40 --size D=5000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,cluster=2,spill=4,keep=registers
+hand_written_softmax --size R=400 --size D=5000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,cluster=4,prefetch=1,keep=registers
+gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }
 

@@ -63,8 +63,10 @@ void set_threads(Schedule& s, const Region& region, int threads) {
 // apart. First those with 32 to 64 elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
-  RowCandidates(const Region& region, const Target& target, int full, int team)
+  // `merges`: what threads exchange when the domain stays in registers takes long to combine.
+  RowCandidates(const Region& region, const Target& target, int full, int team, bool merges)
       : region_(region),
+        merges_(merges),
         target_(target),
         size_(region.domain_size()),
         heavy_(instructions_of(region) > kHeavy * static_cast<double>(region.domains() * size_)) {
@@ -106,11 +108,13 @@ class RowCandidates {
   }
 
   // For 128 bytes each. Rows of f32 leave time to exchange, and are read by whole warps: 256 elements at 98 % of the speed of a
-  // copy by 32 threads, 95 % by 4. Rows of 16-bit elements do not: 93 % by 8 threads, 83 % by 16 (softmax, H200, 2026-11).
+  // copy by 32 threads, 95 % by 4; with a state to merge (log_softmax) 98 % by 16, 93 % by 32. Rows of 16-bit elements do not: 93 % by 8 threads, 83 % by 16 (softmax, H200, 2026-11).
   int kept_threads(int cluster) const {
     const bool narrow = first_.vector > 4;
     const int threads = power_at_least(ceil_div(size_, (narrow ? kPreferred : kPreferred / 2) * cluster));
-    return narrow ? threads : std::max(threads, std::min(kWarp, power_at_least(size_ / first_.vector)));
+    const int few = merges_ ? 4 : 1;  // vectors of a thread
+    return narrow ? threads
+                  : std::max(threads, std::min(kWarp, power_at_least(size_ / (few * first_.vector))));
   }
 
   // Small domains share a block, as long as all multiprocessors have work. `chunk`: elements between two combinations.
@@ -173,6 +177,10 @@ class RowCandidates {
     const std::int64_t registers = s.vector > 4 || heavy_ ? 64 : 80;
     const std::int64_t most = s.vector > 4 ? 192 : 128;
     const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
+    // A block that fills a multiprocessor is slower than reading again when there is little to compute: layer_norm of 2^20 f32 took
+    // 0.89 ms so, 0.84 otherwise; softmax 0.74 and 0.79.
+    constexpr std::int64_t kHalf = 48 << 10;  // elements of a block
+    if (!heavy_ && vectors * s.vector * threads > kHalf) return;
     if (vectors * s.vector <= registers || vectors * s.vector > most) return;
     s.spill = power_at_least(vectors - registers / s.vector);
     if (s.spill < vectors) add(s, threads, chunk);
@@ -189,8 +197,9 @@ class RowCandidates {
     const bool narrow = s.vector > 4;
     if (s.prefetch > 0) return {256, narrow && s.cluster > 1 ? 512 : 0, 16, 64};
     // Exponentials that are taken beside 128 elements find no registers: log_softmax of 16384 bf16 took 0.61 ms so, 0.52 with
-    // half of them in shared memory; layer_norm 0.52 and 0.54.
-    if (s.cluster == 1) return {1, kMostThreads, 8, narrow && heavy_ ? 96 : 128};
+    // half of them in shared memory; layer_norm 0.52 and 0.54. Nor do scales beside as many f32: rms_norm of 30522 took 0.56 ms, 0.52
+    // with fewer.
+    if (s.cluster == 1) return {1, kMostThreads, 8, narrow == heavy_ ? 96 : 128};
     if (narrow) return {kLeastThreads, kMostThreads, 16, !heavy_ && threads == kLeastThreads ? 128 : 96};
     // Scales that are loaded beside 96 elements find no registers: layer_norm of 393216 f32 took 0.78 ms so, 0.71 with a few of
     // them in shared memory; softmax 0.54 and 0.56.
@@ -228,6 +237,7 @@ class RowCandidates {
   const Region& region_;
   const Target& target_;
   std::int64_t size_;
+  bool merges_;
   bool heavy_;  // in instructions an element
   Schedule first_;
   int most_cluster_ = 1;
@@ -417,8 +427,13 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
+  constexpr int kMerge = 20;  // instructions
+  const std::vector<Reduction>& exchanged =
+      (forms.resident() != nullptr ? *forms.resident() : region).reductions;
+  const bool merges = std::any_of(exchanged.begin(), exchanged.end(),
+                                  [](const Reduction& r) { return instructions_to_combine(r) > kMerge; });
   const auto list = [&](const Region& form) {
-    return rows ? RowCandidates(form, target, full, bounds.team).list()
+    return rows ? RowCandidates(form, target, full, bounds.team, merges).list()
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
