@@ -251,6 +251,10 @@ TEST_CASE("programs that a CUDA device cannot run are refused", "[cuda]") {
   plan = twice(256);
   plan.kernels[0].name = "missing";
   CHECK_THAT(message(plan), Catch::Contains("looking up kernel 'missing' of program 'twice'"));
+  void* driver = dlopen(BRAZE_FAKE_CUDA_GPU, RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(driver != nullptr);
+  CHECK(*static_cast<const long*>(dlsym(driver, "fake_cuda_modules")) == 0);
+  dlclose(driver);
   plan = twice(0);
   plan.ptx.clear();
   CHECK(message(plan) == "");

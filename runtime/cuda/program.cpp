@@ -71,8 +71,12 @@ class CudaProgram::Temporaries {
   DevicePtr begin_ = 0;
 };
 
+CudaProgram::CudaProgram(const Plan& plan, std::shared_ptr<const Context> context)
+    : plan_(plan), context_(std::move(context)) {}
+
+// The object is there before anything is loaded: what follows may fail, and the destructor then gives back what was made.
 CudaProgram::CudaProgram(const Plan& plan, const Target& target, std::shared_ptr<const Context> context)
-    : plan_(plan), context_(std::move(context)) {
+    : CudaProgram(plan, std::move(context)) {
   lay_out_parameters();
   if (!launches_anything(plan_)) return;
   check_fits(target);

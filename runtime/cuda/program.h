@@ -37,6 +37,7 @@ class CudaProgram final : public Program {
   };
   class Temporaries;
 
+  CudaProgram(const Plan& plan, std::shared_ptr<const Context> context);
   void check_fits(const Target& target) const;
   void load_module(const Target& target);
   std::int64_t resident_blocks(const Kernel& kernel, const Target& target) const;

@@ -191,8 +191,11 @@ void ClusterRunner::complete_shuffle(int warp) {
 }
 
 void ClusterRunner::drop_fibers() {
-  for (Thread& t : threads_) {
-    if (t.state != State::finished) t.context = nullptr;
+  for (int i = 0; i < cluster_threads(); ++i) {
+    Thread& t = threads_[static_cast<std::size_t>(i)];
+    if (t.state == State::finished) continue;
+    t.context = nullptr;
+    stacks_.forget(i);
   }
 }
 

@@ -1,6 +1,9 @@
 #include "runtime/sim/fiber_stacks.h"
 
 #include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <atomic>
 
@@ -20,10 +23,19 @@ constexpr int kPerSlab = 32;
 // stacks go without a guard.
 std::atomic<int> guard_budget{16384};
 
+void forget_frames([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(begin, bytes);
+#endif
+}
+
 }  // namespace
 
 FiberStacks::~FiberStacks() {
-  for (std::byte* slab : slabs_) munmap(slab, kStride * kPerSlab);
+  for (std::byte* slab : slabs_) {
+    forget_frames(slab, kStride * kPerSlab);  // others may get these addresses
+    munmap(slab, kStride * kPerSlab);
+  }
 }
 
 void FiberStacks::reserve(int count) {
@@ -45,6 +57,11 @@ void FiberStacks::reserve(int count) {
 void* FiberStacks::top(int i) const {
   const auto slab = static_cast<std::size_t>(i / kPerSlab), in_slab = static_cast<std::size_t>(i % kPerSlab);
   return slabs_[slab] + kStride * (in_slab + 1) - kStagger * (in_slab % 8);
+}
+
+void FiberStacks::forget(int i) const {
+  std::byte* slab = slabs_[static_cast<std::size_t>(i / kPerSlab)];
+  forget_frames(slab + kStride * static_cast<std::size_t>(i % kPerSlab) + kPage, kUsableBytes);
 }
 
 }  // namespace bz::sim

@@ -21,6 +21,8 @@ class FiberStacks {
   void reserve(int count);
   // The high end of stack `i`, 64-byte aligned; its usable size is at least kUsableBytes minus a few KiB.
   void* top(int i) const;
+  // What a fiber that never goes on has on stack `i` is no more. Address sanitizer would take it for living.
+  void forget(int i) const;
 
  private:
   std::vector<std::byte*> slabs_;

@@ -9,8 +9,8 @@
 //   FAKE_CUDA_MISSING=cuA,cuB  functions that cuGetProcAddress does not know
 //   FAKE_CUDA_FAIL=cuA:700   functions that return an error
 //
-// fake_cuda_launches, fake_cuda_stream_of_last_launch and fake_cuda_grid_of_last_launch say what was launched. Two blocks of
-// any kernel, and one cluster of any size, fit at a time.
+// fake_cuda_launches, fake_cuda_stream_of_last_launch and fake_cuda_grid_of_last_launch say what was launched, fake_cuda_modules
+// how many modules are loaded. Two blocks of any kernel, and one cluster of any size, fit at a time.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -132,6 +132,7 @@ int cuCtxPopCurrent(void** context) {
   return --current_contexts >= 0 ? success : invalid_value;
 }
 
+long fake_cuda_modules = 0;
 int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const int* options, void** values) {
   if (strstr(image, ".version") == NULL) {
     for (unsigned i = 0; i < count; ++i) {
@@ -141,10 +142,12 @@ int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const i
   }
   FAIL_IF_TOLD();
   *module = malloc(1);
+  ++fake_cuda_modules;
   return success;
 }
 int cuModuleUnload(void* module) {
   free(module);
+  --fake_cuda_modules;
   return success;
 }
 int cuModuleGetFunction(void** function, void* module, const char* name) {
