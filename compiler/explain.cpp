@@ -50,7 +50,7 @@ std::string axes(const Region& r, const std::vector<IndexVar>& vars) {
 std::string residency(const Region& region, const Schedule& s, bool cached) {
   const std::string where = s.cluster == 1 ? "" : fmt::format(" of {} blocks", s.cluster);
   switch (s.keep) {
-    case Keep::registers: return "registers" + where;
+    case Keep::registers: return (s.spill > 0 ? "registers and shared memory" : "registers") + where;
     case Keep::shared: return "shared memory" + where;
     case Keep::nothing:
       if (region.phases() == 1) return "read once";

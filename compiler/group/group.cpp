@@ -77,6 +77,7 @@ class Grouper {
     bool cached = true;
     int queue = 0;
     double seconds = 0;  // of all members in one kernel
+    Queued queued;
     std::int64_t size() const {
       std::int64_t n = 1;
       for (const auto& position : outer) n *= position[0].extent;
@@ -441,7 +442,7 @@ class Grouper {
 
   // Memory and arithmetic side by side, but for the first teams, of which there are no later stages yet, and the last ones.
   // Counters have to be cleared before.
-  double seconds_queued(const Team& team, const Flow& f, int lag, double room) const {
+  Queued seconds_queued(const Team& team, const Flow& f, int lag, double room) const {
     const double alone = under_way(lag, room) / static_cast<double>(team.size());
     const double first = std::max(f.memory[0], f.arithmetic[0]);
     const double later = std::max(f.memory[1], f.arithmetic[1]);
@@ -451,8 +452,8 @@ class Grouper {
     // group each, 0.86 and 0.86.
     const double teams = static_cast<double>(team.size());
     const double heard = kSignalSeconds + room / 2 * f.again / teams / target_.dram_bytes_per_second;
-    const double pace = teams * (heard * f.waits + f.domain) / lag;
-    return 2 * kLaunchSeconds + std::max(pace, alone * (first + later) + (1 - alone) * both);
+    return {2 * kLaunchSeconds + alone * (first + later) + (1 - alone) * both,
+            teams * (heard * f.waits + f.domain)};
   }
 
   // Decides on the number of blocks of a team, or on a queue. Returns why no kernel for all is faster than what they take apart,
@@ -471,11 +472,13 @@ class Grouper {
     const Flow f = flow(joined);
     const double fits = room(joined, f);
     if (const int lag = lag_of(joined, fits); lag > 0) {
-      const double s = seconds_queued(joined, f, lag, fits);
+      const Queued queued = seconds_queued(joined, f, lag, fits);
+      const double s = queued.seconds(lag);
       const bool faster =
           join_ == Join::queues || (s < kQueueMargin * apart && (!best || s < kOwnedMargin * *best));
       if (faster) {
         joined.queue = lag;
+        joined.queued = queued;
         joined.cluster = 1;
         joined.cached = true;
       }
@@ -496,7 +499,7 @@ class Grouper {
     group.cluster = team.cluster;
     group.cached = team.cached;
     group.queue = team.queue;
-    group.seconds = team.seconds;
+    group.queued = team.queued;
     if (team.members.size() > 1) {
       for (std::size_t m = 0; m < team.members.size(); ++m) {
         Region& r = region(team.members[m]);

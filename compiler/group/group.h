@@ -19,6 +19,7 @@
 // the same n when f, solved for n, is the loading region's own variable n.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,6 +39,13 @@ struct Table {
 // Points of the outer variables that a stage of a queue stays behind, at most.
 inline constexpr int kMostLag = 16;
 
+// How long a queue takes, in seconds, with all launches.
+struct Queued {
+  double work = 0;   // memory and arithmetic side by side
+  double waits = 0;  // stages for each other, with a lag of 1
+  double seconds(int lag) const { return std::max(work, waits / lag); }
+};
+
 // What becomes one kernel.
 struct Group {
   std::string name;
@@ -48,8 +56,8 @@ struct Group {
   // Of a queue: the points of the outer variables that a stage stays behind what it needs. 0: a block or cluster owns each.
   int queue = 0;
   std::vector<std::int64_t>
-      ticket_blocks;   // of a queue, by stage: blocks of its schedule that are one ticket
-  double seconds = 0;  // of a queue: what it takes, with all launches
+      ticket_blocks;  // of a queue, by stage: blocks of its schedule that are one ticket
+  Queued queued;      // of a queue
   bool staged() const { return stages.size() > 1; }
   std::int64_t teams() const { return stages.front().teams(); }
 };

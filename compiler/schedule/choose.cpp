@@ -66,9 +66,9 @@ class RowCandidates {
   // `merges`: what threads exchange when the domain stays in registers takes long to combine.
   RowCandidates(const Region& region, const Target& target, int full, int team, bool merges)
       : region_(region),
-        merges_(merges),
         target_(target),
         size_(region.domain_size()),
+        merges_(merges),
         heavy_(instructions_of(region) > kHeavy * static_cast<double>(region.domains() * size_)) {
     const std::int64_t inner = region.reduced.back().extent;
     first_.lanes_reduced = true;
@@ -238,6 +238,7 @@ class RowCandidates {
   const Target& target_;
   std::int64_t size_;
   bool merges_;
+
   bool heavy_;  // in instructions an element
   Schedule first_;
   int most_cluster_ = 1;

@@ -132,7 +132,7 @@ Estimate estimate(const Group& group, std::span<const Choice> choices, const ir:
       if (r.table < 0) e.bytes_written += graph.type(r.node).elements() * size_of(r.stored);
     }
   }
-  double seconds = group.queue > 0 ? group.seconds : kLaunchSeconds;
+  double seconds = group.queue > 0 ? group.queued.seconds(group.queue) : kLaunchSeconds;
   for (const Choice& c : choices) seconds += group.queue > 0 ? 0 : c.seconds();
   e.microseconds = seconds * 1e6;
   return e;
