@@ -238,7 +238,6 @@ class RowCandidates {
   const Target& target_;
   std::int64_t size_;
   bool merges_;
-
   bool heavy_;  // in instructions an element
   Schedule first_;
   int most_cluster_ = 1;
