@@ -95,7 +95,7 @@ TEST_CASE("npy: what is written is read") {
       write_npy(dir.file("t.npy"), t);
       HostTensor back = read_npy(dir.file("t.npy"), dtype);
       CHECK(back.type() == t.type());
-      CHECK(std::memcmp(back.data(), t.data(), t.bytes()) == 0);
+      CHECK((t.bytes() == 0 || std::memcmp(back.data(), t.data(), t.bytes()) == 0));
     }
   }
   std::string bytes = read_bytes(dir.file("t.npy"));
