@@ -83,7 +83,9 @@ std::string schedule_for(const std::string& text, const std::string& kernel, std
       continue;
     }
     named.insert(item.substr(0, colon));
-    if (item.substr(0, colon) == kernel) for_this = item.substr(colon + 1);
+    if (item.substr(0, colon) != kernel) continue;
+    if (!for_this.empty()) throw Error(fmt::format("schedule: {} is named twice", kernel));
+    for_this = item.substr(colon + 1);
   }
   return for_this.empty() ? for_all : for_this;
 }

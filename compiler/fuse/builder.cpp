@@ -160,6 +160,7 @@ void RegionBuilder::expand(int id) {
   if (const auto* iota = node.as<IotaAttrs>()) {
     expr.kind = Expr::Kind::index;
     expr.index = at[static_cast<std::size_t>(iota->axis)];
+    expr.cast = node.type.dtype;
     instances_[static_cast<std::size_t>(id)].done = true;
     return;
   }

@@ -36,7 +36,7 @@ struct Expr {
   DType dtype = DType::f32;  // compute type
   std::vector<ExprId> operands;
   ScalarOp op = ScalarOp::add;
-  DType cast = DType::f32;  // the node's own type, to which a cast rounds
+  DType cast = DType::f32;  // of a cast or an index: the node's own type, to which it rounds
   Index index;
   std::vector<IndexBound> where;  // of a load: where it may be read
   Scalar value;

@@ -403,7 +403,10 @@ class StageLowering {
       case Expr::Kind::constant: return b_.constant(e.value);
       case Expr::Kind::index: {
         const Handle i = b_.index(at(e.index, step));
-        return e.dtype == DType::i64 ? i : b_.apply(ScalarOp::cast, std::array{i}, e.dtype);
+        if (e.cast == DType::i64) return i;
+        // Of 16 bits it is what they hold.
+        const Handle own = b_.apply(ScalarOp::cast, std::array{i}, e.cast);
+        return e.cast == e.dtype ? own : b_.apply(ScalarOp::cast, std::array{own}, e.dtype);
       }
       case Expr::Kind::load: {
         const Index offset = at(e.index, step);

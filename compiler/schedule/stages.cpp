@@ -56,10 +56,17 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
   left.max_cluster = group.cluster;
   // The threads that the stage with the most wants, unless one is forced.
   constexpr int kLeastThreads = 128;
+  int lag = 0;  // by hand
   for (const Region& region : group.stages) {
     const std::optional<Schedule> s = forced(region.name);
     require_queue(group, region, s);
-    if (s && s->queue > 0) group.queue = s->queue;
+    if (!s || s->queue == 0) continue;
+    if (lag > 0 && lag != s->queue) {
+      throw Error(
+          fmt::format("kernel {} cannot have schedule '{}' for {}: another of its stages has queue={}",
+                      group.name, to_string(*s), region.name, lag));
+    }
+    group.queue = lag = s->queue;
   }
   Bounds bounds{.team = group.cluster, .staged = true, .queue = group.queue};
   int threads = kLeastThreads;

@@ -184,6 +184,14 @@ TEST_CASE("the lag of a queue is for queues") {
       compile_for_sim(parse("graph g { %x = input f32[64, 100] %y = softmax %x {axes = [1]} output %y }"),
                       {.schedule = "lanes=reduced,reduced=32,queue=2"}),
       Catch::Contains("its blocks take no tickets of a queue"));
+  // One for all stages, and a stage is named once.
+  CHECK_THROWS_WITH(compiled(tail(6, 17),
+                             "group_norm_0: lanes=reduced,reduced=128,queue=5;"
+                             "logsumexp_1: lanes=kept,kept=128,queue=2"),
+                    Catch::Contains("another of its stages has queue=5"));
+  CHECK_THROWS_WITH(
+      compiled(tail(6, 17), "logsumexp_1: lanes=kept,kept=128; logsumexp_1: lanes=kept,kept=64"),
+      Catch::Contains("logsumexp_1 is named twice"));
   CHECK_THROWS_WITH(parse_schedule("queue=17"), Catch::Contains("queue=17 is not a number from 1 to 16"));
 }
 
