@@ -79,6 +79,7 @@ struct Root {
 };
 
 std::int64_t product(const std::vector<IndexVar>& vars);  // of the extents
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 struct Region {
   std::string name;

@@ -29,8 +29,8 @@ constexpr double kSaturating = 0.75;
 // What of L2 still has what tickets read again, and how long it takes until who waits for a ticket knows that it is done. gn_tail
 // of 128 samples of 4 MB read a quarter of its input from L2 with 3 samples between the stages, and none with 12 (H200, 2026-11).
 constexpr double kQueueShare = 0.4, kSignalSeconds = 4e-6;
-// A block that goes over a domain alone has so many bytes on their way at once, for so long.
-constexpr double kBlockBytes = 16384, kLoadSeconds = 0.8e-6;
+// A block that goes over a domain alone has so many bytes on their way at once.
+constexpr double kBlockBytes = 16384;
 // A queue has to be faster by so much. And by so much than where blocks own domains, as several of them on a multiprocessor are
 // in different stages too.
 constexpr double kQueueMargin = 0.95, kOwnedMargin = 0.8;

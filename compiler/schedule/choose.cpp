@@ -15,7 +15,6 @@
 namespace bz::compiler {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 // Powers of two. Nothing that they count has more than the largest of them: threads, elements of a thread.
 constexpr std::int64_t kMostPower = 1 << 30;
 int power_at_least(std::int64_t n) {

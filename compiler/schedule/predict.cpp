@@ -9,9 +9,7 @@
 namespace bz::compiler {
 namespace {
 
-// All on an H200, 2026-11. From the issue of a load to its arrival while memory is busy.
-constexpr double kLoadSeconds = 0.8e-6;
-// Threads of a block exchange what they have reduced; blocks of a cluster do.
+// All on an H200, 2026-11. Threads of a block exchange what they have reduced; blocks of a cluster do.
 constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait. These, masks, parameters
 // and spilling are fitted to 600 kernels of rows from 16384 to 2^20.
@@ -30,8 +28,6 @@ constexpr double kParameterSpeed = 4.2;
 constexpr double kSpillInstructions = 1;
 // How sharply the largest of the three times decides: the more so, the more blocks of a multiprocessor hide each other's.
 constexpr double kSharpness = 6, kSharpnessOfBlock = 0.45;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of memory that accesses touch, each element once however often it is needed.
 class Touched {

@@ -14,8 +14,6 @@ constexpr std::int64_t kFew = 8;
 // Bytes that a ticket moves, at most: what blocks are at is in L2 together.
 constexpr double kMostTicketBytes = 128 << 10;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 bool gives(const Region& from, const Region& to) {
   return std::any_of(from.roots.begin(), from.roots.end(), [&](const Root& r) {
     return std::any_of(to.exprs.begin(), to.exprs.end(), [&](const Expr& e) {

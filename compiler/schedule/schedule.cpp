@@ -44,8 +44,6 @@ constexpr int kStreamingRegisters = 24;
 // The compute capability that brought asynchronous copies.
 constexpr int kCopies = 80;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // Elements of a domain that one thread keeps, counting the empty ones of its last vectors; in registers without those spilled.
 std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
   return (s.keep == Keep::registers ? e.vectors - s.spill : e.groups * s.unroll) * s.vector;
