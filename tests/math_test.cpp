@@ -4,6 +4,7 @@
 #include "compiler/emit/math.h"
 
 #include "compiler/emit/division.h"
+#include "compiler/emit/math_builder.h"
 
 #include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
@@ -129,7 +130,10 @@ void add_exp_nonpositive(llvm::Module& m, const std::string& name, std::initiali
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(m.getContext(), "entry", f));
   llvm::SmallVector<llvm::Value*, 4> x = {f->getArg(0)};
   for (const double other : others) x.push_back(llvm::ConstantFP::get(type, other));
-  b.CreateRet(bz::emit::exp_nonpositive(b, x)[0]);
+  llvm::Value* least = nullptr;
+  if (others.size() > 0)
+    least = bz::emit::math::fold(b, x, [](const auto& l, const auto& r) { return min(l, r); });
+  b.CreateRet(bz::emit::exp_nonpositive(b, x, least)[0]);
   add_loop(m, name, f, false);
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compiler/emit/emit.h"
+#include "compiler/emit/pairs.h"
 #include "ir/kernel.h"
 
 namespace bz::emit {
@@ -21,14 +22,15 @@ class KernelEmitter {
   using Lanes = llvm::SmallVector<llvm::Value*, 8>;
 
   void block(const kernel::Block& stmts);
-  void count_divisions(const kernel::Block& stmts, double times);
+  void count_uses(const kernel::Block& stmts, double times);
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
   // Statements that are emitted together, as one list of elements.
   using List = llvm::SmallVector<const kernel::Apply*, 8>;
   List list_at(const kernel::Block& stmts,
-               std::size_t first) const;     // none when the first is not of that kind
-  bool emit(const List& list);               // false when they are to be emitted one by one
+               std::size_t first) const;  // none when the first is not of that kind
+  bool emit(const List& list);            // false when they are to be emitted one by one
+  llvm::Value* least(const List& list, llvm::ArrayRef<llvm::Value*> x);  // of the arguments of exponentials
   bool divide(const List& list);             // false when the division instruction is to be used
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);
@@ -83,11 +85,13 @@ class KernelEmitter {
   int piece(const Place& p, const Index& offset, int width) const;
   llvm::Value* all_of(const Lanes& masks, int first, int count);
   llvm::Value* any_of(const Lanes& masks);
+  Pairs load_pairs(DType dtype, llvm::Value* from, llvm::Align align, int count);
   void load_piece(const Place& p, llvm::Value* from, llvm::Align align, int count, Lanes& out);
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
   void load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out);
   void load_if(const Place& p, const Index& at, int count, llvm::Value* condition, Lanes& out);
-  Lanes load(const Place& p, const Index& offset, int width, kernel::ValueId mask);
+  Lanes load_lanes(const Place& p, const Index& offset, int width, kernel::ValueId mask);
+  void load(const Place& p, const Index& offset, kernel::ValueId mask, kernel::ValueId result);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);
   llvm::Value* valid_bytes(const Place& from, const Index& offset, int n, kernel::ValueId mask);
   template <class F>
@@ -102,11 +106,9 @@ class KernelEmitter {
   }
 
   // ---- values ----
-  const Lanes& lanes(kernel::ValueId id) const { return values_.at(id); }
-  llvm::Value* lane(kernel::ValueId id, int i) const {
-    const Lanes& l = lanes(id);
-    return l.size() == 1 ? l[0] : l[static_cast<std::size_t>(i)];
-  }
+  Lanes lanes(kernel::ValueId id);
+  llvm::Value* lane(kernel::ValueId id, int i);
+  const Pairs* pairs(kernel::ValueId id) const;  // null where they are no pairs
   const kernel::Value& info(kernel::ValueId id) const { return k_.values[static_cast<std::size_t>(id)]; }
   llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
   void barrier(kernel::Scope scope);
@@ -124,9 +126,13 @@ class KernelEmitter {
   std::unordered_map<kernel::ValueId, double> divisions_;   // by a value, for each time that it is made
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
-  int line_;  // of kernel::print(), of the statement being emitted
+  int line_;                                       // of kernel::print(), of the statement being emitted
+  std::unordered_map<kernel::ValueId, int> uses_;  // of a value, other than by extrema
+  // A value has the one or the other.
   std::unordered_map<kernel::ValueId, Lanes> values_;
-  std::unordered_map<std::int32_t, llvm::Value*> vars_;  // i32 or i64
+  std::unordered_map<kernel::ValueId, Pairs> pairs_;
+  std::unordered_map<kernel::ValueId, const kernel::Apply*> differences_;  // that have been emitted
+  std::unordered_map<std::int32_t, llvm::Value*> vars_;                    // i32 or i64
   std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;
 };
 

@@ -92,20 +92,24 @@ llvm::Align KernelEmitter::alignment(const Place& p, const Index& offset) const 
       static_cast<std::uint64_t>(size * common_power(offset, std::max(p.alignment / size, 1))));
 }
 
+Pairs KernelEmitter::load_pairs(DType dtype, Value* from, llvm::Align align, int count) {
+  auto* words = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
+  Value* v = mark(b_.CreateAlignedLoad(words, from, align));
+  Pairs out{dtype, {}};
+  for (int i = 0; i < count / 2; ++i)
+    out.words.push_back(b_.CreateExtractElement(v, static_cast<std::uint64_t>(i)));
+  return out;
+}
+
 void KernelEmitter::load_piece(const Place& p, Value* from, llvm::Align align, int count, Lanes& out) {
   llvm::Type* element = memory_type(context_, p.dtype);
   if (count == 1) {
     out.push_back(from_memory(b_, mark(b_.CreateAlignedLoad(element, from, align)), p.dtype));
     return;
   }
-  if (p.dtype == DType::bf16) {  // in pairs: one instruction an element makes f32 of them
-    auto* pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(count / 2));
-    Value* v = mark(b_.CreateAlignedLoad(pairs, from, align));
-    for (int i = 0; i < count; i += 2) {
-      Value* pair = b_.CreateExtractElement(v, static_cast<std::uint64_t>(i / 2));
-      out.push_back(b_.CreateBitCast(b_.CreateShl(pair, 16), b_.getFloatTy()));
-      out.push_back(b_.CreateBitCast(b_.CreateAnd(pair, b_.getInt32(0xffff0000)), b_.getFloatTy()));
-    }
+  if (comes_in_pairs(p.dtype)) {
+    const Pairs pairs = load_pairs(p.dtype, from, align, count);
+    for (int i = 0; i < count; ++i) out.push_back(unpack(b_, pairs, i));
     return;
   }
   auto* vector = llvm::FixedVectorType::get(element, static_cast<unsigned>(count));
@@ -150,7 +154,25 @@ void KernelEmitter::load_if(const Place& p, const Index& at, int count, Value* c
   out.append(math::branch_list(math::Int(b_, condition), loaded, [&] { return zeros; }));
 }
 
-KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, int width, ValueId mask) {
+// Whole vectors of 16-bit elements stay pairs until the one statement that needs them as f32, if it is one: they take half of
+// the registers until then. Several would convert them several times (log_softmax took up to 7 % longer, H200, 2026-11).
+void KernelEmitter::load(const Place& p, const Index& offset, ValueId mask, ValueId result) {
+  const int width = info(result).width;
+  const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
+  const bool whole = mask == kNone || (info(mask).width == 1 && !p.shared);
+  if (!comes_in_pairs(p.dtype) || n == 1 || !whole || uses_[result] > 1) {
+    values_[result] = load_lanes(p, offset, width, mask);
+    return;
+  }
+  Pairs& out = pairs_[result] = {p.dtype, {}};
+  for (int i = 0; i < width; i += n) {
+    const Index at = with_lane(offset, i);
+    Value* from = mask == kNone ? address(p, at) : address_if(p, at, lane(mask, 0));
+    llvm::append_range(out.words, load_pairs(p.dtype, from, alignment(p, at), n).words);
+  }
+}
+
+KernelEmitter::Lanes KernelEmitter::load_lanes(const Place& p, const Index& offset, int width, ValueId mask) {
   const bool lane_masks = mask != kNone && info(mask).width > 1;
   const int n = p.shared && lane_masks ? 1 : piece(p, offset, offset.uses(kLaneVar) ? width : 1);
   Lanes out;
@@ -161,7 +183,7 @@ KernelEmitter::Lanes KernelEmitter::load(const Place& p, const Index& offset, in
       continue;
     }
     if (n > 1 && lane_masks) {
-      const Lanes& masks = lanes(mask);
+      const Lanes masks = lanes(mask);
       load_partly(p, at, Lanes(masks.begin() + i, masks.begin() + i + n), out);
       continue;
     }
@@ -229,17 +251,14 @@ void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueI
 }
 
 void KernelEmitter::emit(const Load& s) {
-  values_[s.result] = load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset,
-                           info(s.result).width, s.mask);
+  load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.mask, s.result);
 }
 
 void KernelEmitter::emit(const Store& s) {
   store(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.width, s.value, s.mask);
 }
 
-void KernelEmitter::emit(const Get& s) {
-  values_[s.result] = load(place(s.array), s.at, info(s.result).width, s.mask);
-}
+void KernelEmitter::emit(const Get& s) { load(place(s.array), s.at, s.mask, s.result); }
 
 void KernelEmitter::emit(const Set& s) {
   store(s.rank ? place_in(s.array, *s.rank) : place(s.array), s.at, s.width, s.value, s.mask);

@@ -95,15 +95,14 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64) {
   return f;
 }
 
-llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x) {
-  constexpr std::size_t kLeast = 4;  // the branch takes 4 instructions and saves 2 an element
+llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
+                                                   llvm::Value* least) {
   const auto all = [&](Real (*f)(Real)) {
     llvm::SmallVector<llvm::Value*, 8> y;
     for (llvm::Value* v : x) y.push_back(f(Real(b, v)).value());
     return y;
   };
-  if (x.size() < kLeast) return all(math::f32::exp_nonpositive);
-  llvm::Value* least = math::fold(b, x, [](const Real& l, const Real& r) { return min(l, r); });
+  if (least == nullptr) return all(math::f32::exp_nonpositive);
   return math::branch_list(
       Real(b, least) >= -87.0, [&] { return all(math::f32::exp_to_87); },
       [&] { return all(math::f32::exp_nonpositive); });

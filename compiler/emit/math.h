@@ -28,8 +28,9 @@ bool has_math_function(ScalarOp op);
 llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 
 // exp in f32 of arguments that are never above 0 (NaN stays NaN); a larger one gives anything. The elements of a list share
-// a branch: where none is below -87, which results that are subnormal or 0 need, they take fewer instructions. The bits of
-// an element do not depend on the others.
-llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x);
+// a branch: where `least`, the least of them (NaN if one is), is not below -87, which results that are subnormal or 0 need, they
+// take fewer instructions. Without it there is no branch. The bits of an element do not depend on the others.
+llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
+                                                   llvm::Value* least = nullptr);
 
 }  // namespace bz::emit

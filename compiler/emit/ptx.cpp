@@ -30,6 +30,7 @@
 #include <set>
 
 #include "compiler/emit/emit.h"
+#include "compiler/emit/pairs.h"
 #include "compiler/emit/read_module.h"
 #include "compiler/emit/scalar.h"
 #include "ir/simt.h"
@@ -202,6 +203,7 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
           b.CreateCall(intrinsic(I::nvvm_ff2bf16x2_rn), {call.getArgOperand(1), call.getArgOperand(0)});
       return b.CreateBitCast(pair, b.getInt32Ty());
     });
+    bind_extrema(m);
   }
   auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(m.getContext()), 0);
   auto* shared = new llvm::GlobalVariable(m, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,

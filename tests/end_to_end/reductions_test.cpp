@@ -196,6 +196,37 @@ TEST_CASE("every schedule gives the same values, on rows of all kinds") {
   CHECK(served > 75);
 }
 
+TEST_CASE("extrema of 16-bit elements that are taken two at a time, with a special value in each place") {
+  constexpr std::int64_t kWidth = 64;
+  // What stands among ordinary elements of one sign, or among zeros of the other.
+  struct Row {
+    double others, special;
+  };
+  constexpr Row kRows[] = {{1.5, kNan}, {-1.5, kInf}, {1.5, -kInf},
+                           {-0.0, 0.0}, {0.0, -0.0},  {-kInf, -65504}};
+  const std::int64_t rows = kWidth * static_cast<std::int64_t>(std::size(kRows));
+  for (const DType t : {DType::bf16, DType::f16}) {
+    HostTensor x{{t, {rows, kWidth}}};
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const Row& row = kRows[r / kWidth];
+      for (std::int64_t i = 0; i < kWidth; ++i)
+        x.set(r * kWidth + i, Scalar::of(t, i == r % kWidth ? row.special : row.others));
+    }
+    ir::Graph g = parse(
+        fmt::format("graph p {{ %x = input {}[{}, {}] %a = max %x {{axes = [1]}} %i = min %x {{axes = [1]}} "
+                    "%l = logsumexp %x {{axes = [1]}} %s = softmax %x {{axes = [1]}} "
+                    "output a = %a output i = %i output l = %l output s = %s }}",
+                    name(t), rows, kWidth));
+    for (const std::string_view vector : {"2", "8"}) {
+      Options options;
+      options.schedule = fmt::format("lanes=reduced,vector={},kept=8,reduced=4", vector);
+      options.inputs["x"] = x;
+      INFO(name(t) << ", vectors of " << vector);
+      check(g, options);
+    }
+  }
+}
+
 TEST_CASE("the order of threads and blocks does not change a bit") {
   for (const std::string_view statements : kPipelines) {
     const ir::Graph g = pipeline(statements, DType::f32, 5, 3000);
