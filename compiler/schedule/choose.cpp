@@ -59,15 +59,15 @@ void set_threads(Schedule& s, const Region& region, int threads) {
 }
 
 // Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128; the model tells them
-// apart. First those with 32 to 64 elements a thread, kept in registers, without clusters.
+// apart. First those with few elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
-  // `merges`: what threads exchange when the domain stays in registers takes long to combine.
-  RowCandidates(const Region& region, const Target& target, int full, int team, bool merges)
+  // `to_combine`: instructions for what two threads have found when the domain stays in registers.
+  RowCandidates(const Region& region, const Target& target, int full, int team, int to_combine)
       : region_(region),
         target_(target),
         size_(region.domain_size()),
-        merges_(merges),
+        to_combine_(to_combine),
         heavy_(instructions_of(region) > kHeavy * static_cast<double>(region.domains() * size_)) {
     const std::int64_t inner = region.reduced.back().extent;
     first_.lanes_reduced = true;
@@ -102,18 +102,23 @@ class RowCandidates {
   // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
   static constexpr std::int64_t kOfCluster = 16384;
 
+  bool narrow() const { return first_.vector > 4; }  // elements of 16 bits
+
   std::int64_t each(int threads, int cluster) const {
     return ceil_div(size_, static_cast<std::int64_t>(threads) * cluster);
   }
 
-  // For 128 bytes each. Rows of f32 leave time to exchange, and are read by whole warps: 256 elements at 98 % of the speed of a
-  // copy by 32 threads, 95 % by 4; with a state to merge (log_softmax) 98 % by 16, 93 % by 32. Rows of 16-bit elements do not: 93 % by 8 threads, 83 % by 16 (softmax, H200, 2026-11).
+  // Two vectors of a thread keep enough bytes on their way, and more blocks that are small follow each other in the order of
+  // memory: softmax of 1024 f32 took 0.507 ms so and 0.522 with eight, layer_norm of 256 bf16 0.509 and 0.526. With a state to merge
+  // (log_softmax) four: 256 f32 were read at 98 % of the speed of a copy so, at 93 % with two. Elements of 16 bits leave less time
+  // to exchange: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256, and exponentials leave none: softmax of 1024 0.518 ms
+  // with eight vectors, 0.545 with four (H200, 2026-11).
   int kept_threads(int cluster) const {
-    const bool narrow = first_.vector > 4;
-    const int threads = power_at_least(ceil_div(size_, (narrow ? kPreferred : kPreferred / 2) * cluster));
-    const int few = merges_ ? 4 : 1;  // vectors of a thread
-    return narrow ? threads
-                  : std::max(threads, std::min(kWarp, power_at_least(size_ / (few * first_.vector))));
+    constexpr int kMerge = 20, kExchange = 10;  // instructions to combine
+    if (narrow() && heavy_) return power_at_least(ceil_div(size_, kPreferred * cluster));
+    const int vectors = to_combine_ > kMerge ? 4 : 2;
+    const int most = narrow() && to_combine_ > kExchange ? kLeastThreads : 512;
+    return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
   }
 
   // Small domains share a block, as long as all multiprocessors have work. `chunk`: elements between two combinations.
@@ -121,8 +126,8 @@ class RowCandidates {
     const std::int64_t rows = region_.domains() * region_.teams();
     s.threads_reduced = threads;
     s.threads_kept = 1;
-    while (s.threads_kept * threads < kLeastThreads &&
-           rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
+    const int least = s.keep == Keep::registers ? 2 * kWarp : kLeastThreads;
+    while (s.threads_kept * threads < least && rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
       s.threads_kept *= 2;
     while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
     const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
@@ -159,13 +164,13 @@ class RowCandidates {
   // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
   // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71.
   void prefer_small_blocks() {
-    const bool narrow = first_.vector > 4, aligned = size_ % first_.vector == 0;
-    const int preferred = narrow ? kLeastThreads : 2 * kLeastThreads;
+    const bool aligned = size_ % first_.vector == 0;
+    const int preferred = narrow() ? kLeastThreads : 2 * kLeastThreads;
     const auto rank = [&](const Schedule& s) {
       const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
       const int spills = s.spill > 0 ? 1 : 0;
-      if (narrow && !aligned) return std::pair(1 - spills, distance);
-      return narrow && !heavy_ ? std::pair(spills, distance) : std::pair(distance, spills);
+      if (narrow() && !aligned) return std::pair(1 - spills, distance);
+      return narrow() && !heavy_ ? std::pair(spills, distance) : std::pair(distance, spills);
     };
     std::stable_sort(out_.begin(), out_.end(),
                      [&](const Schedule& a, const Schedule& b) { return rank(a) < rank(b); });
@@ -216,15 +221,18 @@ class RowCandidates {
     // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
     constexpr std::int64_t kFewChunks = 16;
     const int few = size_ <= kShort ? 4 : 8;
-    const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, 512);
-    const int chunk = kChunk * (s.vector > 4 ? 2 : 1);
+    // More threads exchange more and mask more, for which 16-bit elements leave no time: logsumexp of 16384 took 0.324 ms by 32
+    // threads, 0.337 by 128 (H200, 2026-11).
+    const bool many = region_.domains() * region_.teams() * kWarp >= target_.multiprocessors * 1024;
+    const int preferred =
+        std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, narrow() && many ? kWarp : 512);
     for (const auto& [times, by] : {std::pair{1, 1}, {1, 4}, {1, 2}, {2, 1}, {4, 1}}) {
       const int threads = preferred * times / by;
       if (threads < few || threads > kMostThreads) continue;
       if (threads != preferred && each(threads, s.cluster) < kLeast) continue;
-      const bool partly = size_ % (static_cast<std::int64_t>(threads) * chunk) != 0;
-      if (partly && each(threads, s.cluster) < kFewChunks * chunk) add(s, threads, chunk / 2);
-      add(s, threads, chunk);
+      const bool partly = size_ % (static_cast<std::int64_t>(threads) * kChunk) != 0;
+      if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * kChunk) add(s, threads, kChunk / 2);
+      add(s, threads, kChunk);
     }
     // Of short rows that are not aligned all vectors would be masked.
     if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
@@ -236,7 +244,7 @@ class RowCandidates {
   const Region& region_;
   const Target& target_;
   std::int64_t size_;
-  bool merges_;
+  int to_combine_;
   bool heavy_;  // in instructions an element
   Schedule first_;
   int most_cluster_ = 1;
@@ -426,13 +434,11 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
-  constexpr int kMerge = 20;  // instructions
-  const std::vector<Reduction>& exchanged =
-      (forms.resident() != nullptr ? *forms.resident() : region).reductions;
-  const bool merges = std::any_of(exchanged.begin(), exchanged.end(),
-                                  [](const Reduction& r) { return instructions_to_combine(r) > kMerge; });
+  int to_combine = 0;
+  for (const Reduction& r : (forms.resident() != nullptr ? *forms.resident() : region).reductions)
+    to_combine = std::max(to_combine, instructions_to_combine(r));
   const auto list = [&](const Region& form) {
-    return rows ? RowCandidates(form, target, full, bounds.team, merges).list()
+    return rows ? RowCandidates(form, target, full, bounds.team, to_combine).list()
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
