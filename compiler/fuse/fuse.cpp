@@ -351,8 +351,8 @@ void store_shared(const ir::Graph& graph, const FuseLimits& limits, std::map<Nod
   }
 }
 
-// Values that lie the other way than threads walk, where storing them takes less than what moves beside them. One by one: a
-// permutation can have other uses than the one that it would be stored for.
+// Values that lie the other way than threads walk, where storing them takes less than what moves beside them: what gains
+// most, then what gains most after that. A permutation can have other uses than the one that it would be stored for.
 void store_transposed(const ir::Graph& graph, const FuseLimits& limits, std::map<NodeId, Stored>& forced,
                       Fusion& best) {
   const auto time = [&](const Fusion& f) {
@@ -360,20 +360,30 @@ void store_transposed(const ir::Graph& graph, const FuseLimits& limits, std::map
     for (const Region& r : f.regions) sum += static_cast<double>(wasted_bytes(r));
     return sum;
   };
-  constexpr int kTrials = 8;
-  int trials = 0;
-  for (const Transposed& t : transposed(graph, best)) {
-    if (++trials > kTrials) break;
-    std::map<NodeId, Stored> more = forced;
-    more.emplace(t.node,
-                 Stored{CutReason::transposed,
-                        fmt::format("{} bytes to store and load it, {} bytes of sectors for single elements",
-                                    t.stored, t.wasted)});
-    Fusion next = Fuser(graph, limits, more).run();
-    if (time(next) >= time(best)) continue;
-    next.recomputed = recomputed(graph, next);
-    forced = std::move(more);
-    best = std::move(next);
+  constexpr std::size_t kTrials = 8;
+  for (std::size_t rounds = 0; rounds < kTrials; ++rounds) {
+    std::vector<Transposed> all = transposed(graph, best);
+    if (all.size() > kTrials) all.resize(kTrials);
+    std::map<NodeId, Stored> chosen;
+    double least = time(best);
+    for (const Transposed& t : all) {
+      std::map<NodeId, Stored> more = forced;
+      for (const NodeId n : t.nodes) {
+        more.emplace(
+            n, Stored{CutReason::transposed,
+                      fmt::format("{} bytes to store and load it, {} bytes of sectors for single elements",
+                                  t.stored, t.wasted)});
+      }
+      Fusion next = Fuser(graph, limits, more).run();
+      const double seconds = time(next);
+      if (seconds >= least) continue;
+      least = seconds;
+      next.recomputed = recomputed(graph, next);
+      chosen = std::move(more);
+      best = std::move(next);
+    }
+    if (chosen.empty()) break;
+    forced = std::move(chosen);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
@@ -77,7 +78,7 @@ std::int64_t wasted_bytes(const Region& region) {
 
 std::vector<Transposed> transposed(const ir::Graph& graph, const Fusion& fusion) {
   // Storing what is permuted on either side may turn the region's lanes.
-  std::map<NodeId, std::int64_t> wasted;
+  std::map<std::vector<NodeId>, std::int64_t> wasted;
   const auto permuted = permutations(graph);
   for (const Region& region : fusion.regions) {
     const std::int64_t bytes = wasted_bytes(region);
@@ -85,19 +86,28 @@ std::vector<Transposed> transposed(const ir::Graph& graph, const Fusion& fusion)
     for (const NodeId source : region.sources()) {
       const auto at = permuted.find(source);
       if (at == permuted.end()) continue;
-      for (const NodeId n : at->second) wasted[n] += bytes;
+      for (const NodeId n : at->second) wasted[{n}] += bytes;
     }
+    bool pointwise = false;
     for (const Root& root : region.roots) {
       const Expr& e = region.exprs[static_cast<std::size_t>(root.expr)];
-      if (e.kind == Expr::Kind::map && e.node != root.node) wasted[e.node] += bytes;
+      if (e.kind == Expr::Kind::map && e.node != root.node) wasted[{e.node}] += bytes;
+      pointwise |= e.varies;
     }
+    if (!pointwise) continue;
+    std::set<NodeId> results;
+    for (const Expr& e : region.exprs) {
+      if (e.kind == Expr::Kind::reduce) results.insert(e.node);
+    }
+    wasted[{results.begin(), results.end()}] += bytes;
   }
   std::vector<Transposed> all;
-  for (const auto& [node, bytes] : wasted) {
-    const auto& type = graph.type(node);
-    const std::int64_t stored = 2 * type.elements() * size_of(compute_dtype(type.dtype));
+  for (const auto& [nodes, bytes] : wasted) {
+    std::int64_t stored = 0;
+    for (const NodeId n : nodes)
+      stored += 2 * graph.type(n).elements() * size_of(compute_dtype(graph.type(n).dtype));
     if (static_cast<double>(bytes) > static_cast<double>(stored) + kLaunchBytes)
-      all.push_back({node, bytes, stored});
+      all.push_back({nodes, bytes, stored});
   }
   std::stable_sort(all.begin(), all.end(), [](const Transposed& a, const Transposed& b) {
     return a.wasted - a.stored > b.wasted - b.stored;

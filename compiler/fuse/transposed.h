@@ -3,7 +3,8 @@
 //   y = permute(softmax(x))      threads walk along the rows of x, and each element of y is in another sector
 //
 // A pointwise region moves such data in tiles (schedule/tile.h). One that reduces does not: it can be faster to let it
-// write to a temporary as it walks, or read one, and to leave the rest to a pointwise region.
+// write to a temporary as it walks, or read one, and to leave the rest to a pointwise region. What it reduces to is often
+// the smallest temporary, though the pointwise region then computes from the inputs again.
 #pragma once
 
 #include <vector>
@@ -16,9 +17,9 @@ namespace bz::compiler {
 std::int64_t wasted_bytes(const Region& region);
 
 struct Transposed {
-  NodeId node = kNoNode;    // what would be stored for it
-  std::int64_t wasted = 0;  // bytes
-  std::int64_t stored = 0;  // bytes moved to store the node and load it again
+  std::vector<NodeId> nodes;  // what would be stored for it
+  std::int64_t wasted = 0;    // bytes
+  std::int64_t stored = 0;    // bytes moved to store the nodes and load them again
 };
 // Where storing saves more than it moves: the most first.
 std::vector<Transposed> transposed(const ir::Graph& graph, const Fusion& fusion);
