@@ -1,0 +1,31 @@
+// What a stage loads and stores, and under which masks: memory, the tables that stages of a kernel give each other, and what
+// shared memory holds of a domain.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "compiler/lower/position.h"
+
+namespace bz::compiler {
+
+// Expressions that shared memory holds, each at the slot of a step.
+using Held = std::map<ExprId, kernel::ArrayId>;
+
+// Whether `bounds` hold; asked once a step. kNone when they always do.
+Handle mask(KernelBuilder& builder, std::vector<IndexBound> bounds, Step* step);
+
+Handle load_value(const StageContext& stage, const Position& position, const Expr& load, Step* step);
+
+// To memory, or to the table in every block of the team.
+void store_value(const StageContext& stage, const Root& root, const Index& offset, Handle value, Handle mask);
+// Of the buffer or table that the root is stored in.
+std::string place_name(const StageContext& stage, const Root& root);
+
+// Puts what has been computed in the steps to shared memory.
+void hold(const StageContext& stage, const Held& values, std::span<const Step> steps);
+// Starts to copy what these loads bring to the step there, past the registers.
+void start_copies(const StageContext& stage, const Position& position, const Held& loads, Step& step);
+
+}  // namespace bz::compiler

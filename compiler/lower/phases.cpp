@@ -1,0 +1,237 @@
+#include "compiler/lower/phases.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler/lower/lift.h"
+#include "compiler/lower/spill.h"
+
+namespace bz::compiler {
+namespace {
+
+// What ends in a phase, by number in the region.
+struct Phase {
+  int number;
+  std::vector<int> reductions, stores;
+};
+
+class PhaseLowering {
+ public:
+  PhaseLowering(const StageContext& stage, const Position& position, Exchange& exchange, ReadAhead* ahead)
+      : stage_(stage),
+        region_(stage.region),
+        s_(stage.schedule),
+        b_(stage.builder),
+        position_(position),
+        exchange_(exchange),
+        ahead_(ahead),
+        values_(stage, position),
+        states_(stage) {
+    if (ahead != nullptr) held_ = ahead->held();
+  }
+
+  void run() {
+    if (s_.keep == Keep::shared) fill();
+    if (s_.spill > 0) spilled_.emplace(stage_, position_).start();
+    for (int p = 0; p < region_.phases(); ++p) phase(p);
+    store_once();
+  }
+
+ private:
+  // Brings the domain to shared memory.
+  void fill() {
+    b_.comment("keep the domain");
+    const std::vector<ExprId> kept = kept_values(region_);
+    const Values::Needs n = values_.needs(kept, {}, nullptr);
+    values_.compute_once(n);
+    const std::int64_t slots = stage_.extent.groups * s_.unroll * s_.vector * threads_of(s_);
+    Held held;
+    for (const ExprId id : kept) {
+      held[id] =
+          b_.array(stage_.array_name("keep", id), kept_dtype(region_, id), slots, kernel::Space::shared);
+    }
+    for_each_group([&](std::span<Step> steps, const Index&) {
+      values_.load(n, {}, steps);
+      values_.compute(n, steps);
+      hold(stage_, held, steps);
+    });
+    held_ = std::move(held);
+  }
+
+  // Runs `body(steps, group)` for all of the thread's steps: all at once where the domain stays in registers, with all that
+  // earlier phases know, else `unroll` at a time in a loop.
+  template <class F>
+  void for_each_group(F&& body) {
+    if (s_.keep == Keep::registers) {
+      if (resident_.empty()) resident_ = position_.steps_of(Index(0), true);
+      return body(std::span<Step>(resident_), Index(0));
+    }
+    const auto group = [&](const Index& g, bool masked) {
+      std::vector<Step> steps = position_.steps_of(g, masked);
+      body(std::span<Step>(steps), g);
+    };
+    const auto loop = [&](std::int64_t first, std::int64_t end, bool masked) {
+      if (first >= end) return;
+      if (first + 1 == end) return group(Index(first), masked);
+      const IndexVar j = b_.var("j", end - first);
+      b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j) + Index(first), masked); });
+    };
+    // What the last groups read ahead is of the next domain.
+    const Extent& e = stage_.extent;
+    const std::int64_t last = e.groups - s_.prefetch;
+    const auto loops = [&](std::int64_t first, std::int64_t end, bool masked) {
+      const std::int64_t middle = std::clamp(last, first, std::max(first, end));
+      loop(first, middle, masked);
+      loop(middle, end, masked);
+    };
+    loops(0, std::min(e.first_full, e.groups), true);
+    loops(e.first_full, e.end_full, false);
+    loops(e.end_full, e.groups, true);
+  }
+
+  // A step with what all steps in registers know.
+  const Step* known() const { return resident_.empty() ? nullptr : &resident_[0]; }
+
+  Phase phase_of(int p) const {
+    Phase phase{p, {}, {}};
+    for (std::size_t i = 0; i < region_.reductions.size(); ++i) {
+      if (region_.reductions[i].phase == p) phase.reductions.push_back(static_cast<int>(i));
+    }
+    for (std::size_t i = 0; i < region_.roots.size(); ++i) {
+      const Root& r = region_.roots[i];
+      if (r.varies && region_.phase_of(r) == p) phase.stores.push_back(static_cast<int>(i));
+    }
+    return phase;
+  }
+
+  const Root& root(int i) const { return region_.roots[static_cast<std::size_t>(i)]; }
+
+  std::string title(const Phase& phase) const {
+    std::string text = fmt::format("phase {}:", phase.number);
+    for (const int r : phase.reductions) text += fmt::format(" {}", info(stage_.reduction(r).monoid).text);
+    for (const int i : phase.stores) text += " store " + place_name(stage_, root(i));
+    return text;
+  }
+
+  void phase(int p) {
+    const std::vector<ExprId> targets = targets_of(region_, p);
+    if (targets.empty()) return;
+    const Phase phase = phase_of(p);
+    b_.comment(title(phase));
+    const Values::Needs n = values_.needs(targets, held_, known());
+    values_.compute_once(n);
+    const bool once = stage_.extent.groups == 1 || s_.keep == Keep::registers;
+    Partial partial;
+    if (!once || spilled_) {
+      for (const int r : phase.reductions) partial[r] = states_.accumulators(r, "acc");
+    }
+    std::map<int, Handles> results;
+    for_each_group([&](std::span<Step> steps, const Index& group) {
+      pass(phase, n, steps, group);
+      for (const int r : phase.reductions) {
+        const Handles state = lift(stage_, position_, values_, r, steps);
+        if (once) {
+          results[r] = state;
+        } else {
+          states_.accumulate(r, partial[r], state);
+        }
+      }
+    });
+    if (spilled_) spilled_part(phase, targets, partial);
+    for (const int r : phase.reductions) {
+      if (!once) results[r] = states_.get(r, partial[r]);
+      if (spilled_) results[r] = states_.combine(r, results[r], states_.get(r, partial[r]));
+    }
+    exchange_.across_threads(results);
+    for (auto& [r, state] : results) values_.set_result(r, std::move(state));
+  }
+
+  // Loads, computes and stores.
+  void pass(const Phase& phase, const Values::Needs& n, std::span<Step> all, const Index& group) {
+    const bool ahead = phase.number == 0 && ahead_ != nullptr;
+    if (ahead) ahead_->wait();
+    // The first phase brings the domain in, with all its loads in flight. What later ones load beside it is used at once
+    // and must not fill the registers.
+    const std::size_t chunk = phase.number == 0 ? all.size() : static_cast<std::size_t>(s_.unroll);
+    for (std::size_t i = 0; i < all.size(); i += chunk) {
+      const std::span<Step> steps = all.subspan(i, std::min(chunk, all.size() - i));
+      values_.load(n, held_, steps);
+      if (ahead) ahead_->start_next(position_.block(), group);
+      values_.compute(n, steps);
+      store(phase, steps);
+    }
+  }
+
+  using Partial = std::map<int, std::vector<kernel::ArrayId>>;  // accumulators by reduction
+
+  // The phase over the vectors that are spilled: reduces them into `partial`. What it knows of them is gone after it, but for
+  // what is put in shared memory.
+  void spilled_part(const Phase& phase, const std::vector<ExprId>& targets, const Partial& partial) {
+    if (phase.number == 0) spilled_->wait();
+    const Held held = spilled_->held(phase.number), added = spilled_->added(phase.number);
+    std::vector<ExprId> wanted = targets;
+    for (const auto& [id, array] : added) wanted.push_back(id);
+    const Values::Needs n = values_.needs(wanted, held, nullptr);
+    values_.compute_once(n);
+    spilled_->for_each_group([&](std::span<Step> steps) {
+      values_.load(n, held, steps);
+      values_.compute(n, steps);
+      store(phase, steps);
+      for (const int r : phase.reductions)
+        states_.accumulate(r, partial.at(r), lift(stage_, position_, values_, r, steps));
+      hold(stage_, added, steps);
+    });
+  }
+
+  void store(const Phase& phase, std::span<Step> steps) {
+    for (const int i : phase.stores) {
+      const Root& r = root(i);
+      for (Step& s : steps) {
+        std::vector<IndexBound> bounds = position_.at(r.where, &s);
+        bounds.insert(bounds.end(), position_.domain_bounds().begin(), position_.domain_bounds().end());
+        bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
+        store_value(stage_, r, position_.at(r.offset, &s), values_.of(region_.stored(r), &s),
+                    mask(b_, std::move(bounds), &s));
+      }
+    }
+  }
+
+  // What has one value a domain is stored by one of its threads.
+  void store_once() {
+    std::vector<ExprId> targets;
+    for (const Root& r : region_.roots) {
+      if (!r.varies) targets.push_back(region_.stored(r));
+    }
+    if (targets.empty()) return;
+    values_.compute_once(values_.needs(targets, held_, known()));
+    b_.when(b_.inside({{stage_.place.thread_reduced, 0, 1}, {stage_.share, 0, 1}}), [&] {
+      const Handle valid = b_.inside(position_.domain_bounds());
+      for (const Root& r : region_.roots) {
+        if (!r.varies)
+          store_value(stage_, r, position_.at(r.offset, nullptr), values_.of(region_.stored(r), nullptr),
+                      valid);
+      }
+    });
+  }
+
+  const StageContext& stage_;
+  const Region& region_;
+  const Schedule& s_;
+  KernelBuilder& b_;
+  const Position& position_;
+  Exchange& exchange_;
+  ReadAhead* ahead_;
+  Values values_;
+  States states_;
+  Held held_;                       // what shared memory has of all steps, but those that are spilled
+  std::optional<Spilled> spilled_;  // the rest of the domain, where registers do not hold all
+  std::vector<Step> resident_;      // all steps of the thread, where the domain stays in registers
+};
+
+}  // namespace
+
+void lower_phases(const StageContext& stage, const Position& position, Exchange& exchange, ReadAhead* ahead) {
+  PhaseLowering(stage, position, exchange, ahead).run();
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,115 @@
+#include "compiler/lower/position.h"
+
+#include "support/error.h"
+
+namespace bz::compiler {
+namespace {
+
+void spread(const std::vector<IndexVar>& vars, Index flat, std::vector<std::pair<std::int32_t, Index>>& out) {
+  for (std::size_t i = vars.size(); i-- > 0;) {
+    out.emplace_back(vars[i].id, i == 0 ? flat : mod(flat, vars[i].extent));
+    flat = floordiv(flat, vars[i].extent);
+  }
+}
+
+}  // namespace
+
+Position::Position(const StageContext& stage, const Index& block) : stage_(stage), block_(block) {
+  const Region& region = stage.region;
+  const Schedule& s = stage.schedule;
+  const std::int64_t interleaved = stage.extent.interleaved, apart = stage.extent.blocks / interleaved;
+  const Index at = interleaved == 1 ? block : mod(block, interleaved) * apart + floordiv(block, interleaved);
+  Index flat = at * s.threads_kept + stage.place.thread_kept;
+  Index bound = flat;
+  if (!s.lanes_reduced) {
+    flat = flat * s.vector + stage.lane;
+    bound = region.domains() % s.vector == 0 ? flat - stage.lane : flat;
+  }
+  spread(region.outer, stage.place.outer, kept_);
+  spread(region.kept, flat, kept_);
+  // At the tail, threads without a domain of their own still take part in shuffles and barriers.
+  domain_bounds_ = {{bound, 0, region.domains()}};
+  if (domain_bounds_[0].always()) domain_bounds_.clear();
+}
+
+Index Position::at(const Index& e, const Step* step) const {
+  return e.substitute([&](std::int32_t id) -> const Index* {
+    for (const auto& [var, index] : kept_) {
+      if (var == id) return &index;
+    }
+    if (step != nullptr) {
+      for (const auto& [var, index] : step->reduced) {
+        if (var == id) return &index;
+      }
+    }
+    throw InternalError(fmt::format("region {}: variable {} has no place", stage_.region.name, id));
+  });
+}
+
+std::vector<IndexBound> Position::at(const std::vector<IndexBound>& bounds, const Step* step) const {
+  std::vector<IndexBound> out;
+  for (const IndexBound& b : bounds) out.push_back({at(b.e, step), b.lo, b.hi});
+  return out;
+}
+
+Step Position::step(const Index& vector, bool masked) const {
+  const Region& region = stage_.region;
+  const Schedule& s = stage_.schedule;
+  Step step;
+  Index flat = (vector * s.cluster + stage_.share) * s.threads_reduced + stage_.place.thread_reduced;
+  // One question for a vector that is inside as a whole or not at all, else one for each lane.
+  Index bound = flat;
+  if (s.lanes_reduced) {
+    flat = flat * s.vector + stage_.lane;
+    const bool shifted = stage_.extent.shifted;
+    if (shifted) flat = flat - at(aligned_start(region, s), nullptr);
+    bound = !shifted && region.domain_size() % s.vector == 0 ? flat - stage_.lane : flat;
+  }
+  if (masked) step.bounds = {{bound, 0, region.domain_size()}};
+  spread(region.reduced, flat, step.reduced);
+  const std::int64_t room = s.prefetch > 0 ? vectors_ahead(region, s) : stage_.extent.groups * s.unroll;
+  step.slot = slot(s.prefetch > 0 ? mod(vector, room) : vector, room);
+  return step;
+}
+
+std::vector<Step> Position::steps_of(const Index& group, bool masked) const {
+  const Schedule& s = stage_.schedule;
+  std::vector<Step> steps;
+  if (s.keep != Keep::registers) {
+    for (int u = 0; u < s.unroll; ++u) steps.push_back(step(group * s.unroll + Index(u), masked));
+    return steps;
+  }
+  for (std::int64_t i = 0; i < vectors_in_registers(stage_.region, s); ++i)
+    steps.push_back(step(Index(i), !is_inside(i)));
+  return steps;
+}
+
+bool Position::is_inside(std::int64_t i) const {
+  const std::int64_t elements = stage_.extent.per_group / stage_.schedule.unroll;
+  return (i > 0 || !stage_.extent.shifted) && (i + 1) * elements <= stage_.region.domain_size();
+}
+
+std::vector<IndexBound> Position::begin_bounds(const Step& step) const {
+  std::vector<IndexBound> bounds = step.bounds;
+  // All threads of a block that is full have a domain.
+  if (stage_.region.domains() % stage_.extent.rows_per_block != 0)
+    bounds.insert(bounds.end(), domain_bounds_.begin(), domain_bounds_.end());
+  const Index zero(0);
+  for (IndexBound& b : bounds) {
+    b.e = b.e.substitute(
+        [&](std::int32_t id) -> const Index* { return id == kernel::kLaneVar ? &zero : nullptr; });
+    b.lo = 1 - stage_.schedule.vector;
+  }
+  return bounds;
+}
+
+Index Position::slot(const Index& number, std::int64_t count) const {
+  const Schedule& s = stage_.schedule;
+  const StagePlace& place = stage_.place;
+  const Index chunk = number * s.threads_reduced + place.thread_reduced;
+  const Index vector = s.lanes_reduced ? place.thread_kept * (count * s.threads_reduced) + chunk
+                                       : chunk * s.threads_kept + place.thread_kept;
+  return vector * s.vector + stage_.lane;
+}
+
+}  // namespace bz::compiler

@@ -1,0 +1,62 @@
+// Where a thread is: the variables of a region as index expressions over those of the kernel. Nothing is written here.
+//
+// A block of the schedule fixes the kept variables, up to the threads along them. A Step is one vector of a thread in its
+// domain; it fixes the reduced ones.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "compiler/lower/context.h"
+
+namespace bz::compiler {
+
+using Memo = std::map<ExprId, Handle>;
+
+// One step of a thread through its domain: where the reduced variables are, and what has been computed there.
+struct Step {
+  std::vector<std::pair<std::int32_t, Index>> reduced;  // region variable -> kernel index
+  Index slot;                      // of the vector in what shared memory holds of the domain
+  std::vector<IndexBound> bounds;  // of the domain, where they may fail
+  Memo memo;
+  std::map<std::vector<IndexBound>, Handle> masks;
+};
+
+class Position {
+ public:
+  // That of a thread while its block does number `block` of the schedule's.
+  Position(const StageContext& stage, const Index& block);
+
+  // The block is known to be there, and to have all of its domains.
+  void assume_full() { domain_bounds_.clear(); }
+
+  const Index& block() const { return block_; }
+  // Where the thread has a domain, if it may have none.
+  const std::vector<IndexBound>& domain_bounds() const { return domain_bounds_; }
+
+  // An expression over variables of the region. Without a step: over kept ones.
+  Index at(const Index& e, const Step* step) const;
+  std::vector<IndexBound> at(const std::vector<IndexBound>& bounds, const Step* step) const;
+
+  // Vector number `vector` of the thread. `masked`: the domain may end inside.
+  Step step(const Index& vector, bool masked) const;
+  // All steps of the thread where the domain stays in registers, of one group otherwise. Only steps in which the domain may
+  // end are masked.
+  std::vector<Step> steps_of(const Index& group, bool masked) const;
+  // Whether vector `i` of every thread lies inside the domain.
+  bool is_inside(std::int64_t i) const;
+  // Where the vector begins in the domain, and the thread has one: it is copied whole then.
+  std::vector<IndexBound> begin_bounds(const Step& step) const;
+
+  // In shared memory, of the thread's vector of that number out of `count`: neighbouring threads have neighbouring ones.
+  Index slot(const Index& number, std::int64_t count) const;
+
+ private:
+  const StageContext& stage_;
+  Index block_;
+  std::vector<std::pair<std::int32_t, Index>> kept_;  // region variable -> kernel index
+  std::vector<IndexBound> domain_bounds_;
+};
+
+}  // namespace bz::compiler

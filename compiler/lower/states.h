@@ -1,0 +1,42 @@
+// States of reductions: components side by side, in values or in arrays. A monoid is known by its row in the table alone.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "compiler/lower/context.h"
+
+namespace bz::compiler {
+
+class States {
+ public:
+  explicit States(const StageContext& stage) : stage_(stage), b_(stage.builder) {}
+
+  // Lanes of a state: one for each domain of a vector.
+  int width() const { return stage_.schedule.lanes_reduced ? 1 : stage_.schedule.vector; }
+  std::vector<DType> dtypes(int r) const { return stage_.reduction(r).component_dtypes(); }
+
+  Handles combine(int r, const Handles& a, const Handles& b) const;
+  // What follows helps to compute the first of the nodes that are components of the reduction.
+  void at(int r) const;
+
+  // Arrays of a thread with the identity.
+  std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) const;
+  void accumulate(int r, const std::vector<kernel::ArrayId>& arrays, const Handles& state) const {
+    set(arrays, combine(r, get(r, arrays), state));
+  }
+  // In number `place` of the arrays.
+  Handles get(int r, const std::vector<kernel::ArrayId>& arrays, const Index& place = Index(0)) const;
+  void set(const std::vector<kernel::ArrayId>& arrays, const Handles& state,
+           const Index& place = Index(0)) const;
+  // The element of an array.
+  Index element(const Index& place) const {
+    return place * width() + (stage_.schedule.lanes_reduced ? Index(0) : stage_.lane);
+  }
+
+ private:
+  const StageContext& stage_;
+  KernelBuilder& b_;
+};
+
+}  // namespace bz::compiler
