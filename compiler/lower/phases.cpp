@@ -27,7 +27,9 @@ class PhaseLowering {
         ahead_(ahead),
         values_(stage, position),
         states_(stage) {
-    if (ahead != nullptr) held_ = ahead->held();
+    if (ahead == nullptr) return;
+    held_ = ahead->held();
+    values_.know(ahead->once());
   }
 
   void run() {

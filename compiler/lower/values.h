@@ -27,6 +27,8 @@ class Values {
   void load(const Needs& n, const Held& held, std::span<Step> steps);
   void compute(const Needs& n, std::span<Step> steps);
 
+  // What the domain has once that need not be computed.
+  void know(Memo once) { once_ = std::move(once); }
   void set_result(int reduction, Handles state) { results_[reduction] = std::move(state); }
 
   // One that has been computed. `step` may be null when it does not vary.

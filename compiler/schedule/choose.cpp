@@ -87,9 +87,11 @@ class RowCandidates {
   std::vector<Schedule> list() {
     if (region_.phases() > 1) {
       for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
+      if (!extent_of(region_, first_).shifted && !parameter_loads(region_, first_).empty())
+        add_kept(Keep::registers, 1, /*parameters_shared=*/true);
       if (size_ >= kOfCluster) prefer_small_blocks();
       // Shared memory holds more, and takes the forms of few phases with it.
-      if (out_.empty()) add_kept(Keep::shared, 0);
+      if (out_.empty()) add_kept(Keep::shared);
     }
     add_streaming();
     return std::move(out_);
@@ -100,7 +102,7 @@ class RowCandidates {
   static constexpr double kHeavy = 20;
   static constexpr std::int64_t kLeast = 8, kPreferred = 64;  // elements of a thread
   // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
-  static constexpr std::int64_t kOfCluster = 16384;
+  static constexpr std::int64_t kOfCluster = 16384, kVeryLong = 1 << 18;
 
   bool narrow() const { return first_.vector > 4; }  // elements of 16 bits
 
@@ -135,11 +137,12 @@ class RowCandidates {
     out_.push_back(s);
   }
 
-  void add_kept(Keep keep, int prefetch) {
+  void add_kept(Keep keep, int prefetch = 0, bool parameters_shared = false) {
     constexpr std::int64_t kChunk = 16, kOfBlock = 4096;  // elements
     Schedule s = first_;
     s.keep = keep;
     s.prefetch = prefetch;
+    s.parameters_shared = parameters_shared;
     for (int cluster = first_.cluster; cluster <= most_cluster_; cluster *= 2) {
       s.cluster = cluster;
       if (cluster > first_.cluster && size_ < std::max(kOfCluster, cluster * kOfBlock)) break;
@@ -162,11 +165,13 @@ class RowCandidates {
   // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
   // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11). Rows of 16 bits
   // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
-  // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71.
+  // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71. Where parameters stay in shared memory
+  // there is one block a multiprocessor, and rms_norm of 262144 bf16 took 0.57.
   void prefer_small_blocks() {
     const bool aligned = size_ % first_.vector == 0;
     const int preferred = narrow() ? kLeastThreads : 2 * kLeastThreads;
     const auto rank = [&](const Schedule& s) {
+      if (s.parameters_shared) return std::pair(narrow() && size_ >= kVeryLong ? -1 : 8, -s.threads_reduced);
       const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
       const int spills = s.spill > 0 ? 1 : 0;
       if (narrow() && !aligned) return std::pair(1 - spills, distance);
@@ -192,13 +197,17 @@ class RowCandidates {
 
   // Threads, and elements of each, that are worth a prediction. Reading ahead gains where the elements in registers leave room
   // and rows have 16 bits: layer_norm of 2048 x 262144 took 0.69 ms so and 0.72 otherwise, rms_norm 0.58 and 0.61; rows of
-  // f32 were up to 20 % slower (H200, 2026-11).
+  // f32 were up to 20 % slower. With the parameters in shared memory longer rows gain more, and f32 that has two of them:
+  // layer_norm of 2048 x 262144 bf16 took 0.61 ms, of 1024 x 262144 f32 0.61 instead of 0.65, but of 65536 f32 0.58 instead of
+  // 0.55 (H200, 2026-11).
   struct Range {
     int threads, most_threads;
     std::int64_t least, most;
   };
   Range kept_range(const Schedule& s, int threads) const {
     const bool narrow = s.vector > 4;
+    if (s.parameters_shared)
+      return {kLeastThreads, size_ < (narrow ? kVeryLong / 4 : kVeryLong) ? 0 : narrow ? 512 : 256, 16, 96};
     if (s.prefetch > 0) return {256, narrow && s.cluster > 1 ? 512 : 0, 16, 64};
     // Exponentials that are taken beside 128 elements find no registers: log_softmax of 16384 bf16 took 0.61 ms so, 0.52 with
     // half of them in shared memory; layer_norm 0.52 and 0.54. Nor do scales beside as many f32: rms_norm of 30522 took 0.56 ms, 0.52

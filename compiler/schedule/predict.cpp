@@ -14,6 +14,8 @@ constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait. These, masks, parameters
 // and spilling are fitted to 600 kernels of rows from 16384 to 2^20.
 constexpr double kClusterSeconds = 0.1e-6;
+// Where blocks stay and take turns, all that they move takes so much longer: they all load, then all store.
+constexpr double kStaying = 1.12;
 // A multiprocessor reads so much faster than its share of the memory's speed, while others compute.
 constexpr double kBurst = 2;
 // Warps of a scheduler that leave half of its time unused.
@@ -132,7 +134,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       const bool alone = loaded && e.shifted && !moves_with_domain(region, x);
       work.instructions += elements * (alone ? 2 : instructions_of(x));
       if (loaded) load(x, phase > 0);
-      if (loaded && x.table < 0 && !moves_with_domain(region, x))
+      if (loaded && x.table < 0 && !moves_with_domain(region, x) && !s.parameters_shared)
         work.parameters += elements * size_of(x.stored);
     }
     if (phase == 0) {
@@ -211,7 +213,8 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   for (const Work& w : work) {
     const double again = w.from_cache / (cached ? kCacheSpeed : 1);
     const double parameters = w.parameters / kParameterSpeed;
-    memory += (w.from_memory + again + parameters + w.written) / target.dram_bytes_per_second;
+    memory += (s.prefetch > 0 ? kStaying : 1) * (w.from_memory + again + parameters + w.written) /
+              target.dram_bytes_per_second;
     arithmetic += w.instructions / issued / (target.multiprocessors * reach(cluster));
     const double read = (w.from_memory + again + parameters) / parts / (share * kBurst);
     const double computed = w.instructions / parts / issued;
@@ -219,7 +222,9 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored.
     const bool ahead = s.prefetch > 0;
     const double waited = read > 0 && !ahead ? kLoadSeconds * load_rounds : 0;
-    if (loaded_first && !ahead) {
+    if (ahead && &w == &work.front()) {
+      chain += computed;
+    } else if (loaded_first && !ahead) {
       chain += read + computed + waited;
     } else {
       chain +=

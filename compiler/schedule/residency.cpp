@@ -54,25 +54,58 @@ std::vector<ExprId> kept_values(const Region& region) {
   return less;
 }
 
-std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s) {
+// Whether neighbours along the lanes are neighbours in memory, wherever the threads are: what can be copied a vector at a time.
+static bool is_copied_in_vectors(const Region& region, const Schedule& s, const Expr& e) {
   const std::vector<IndexVar>& along = s.lanes_reduced ? region.reduced : region.kept;
-  if (along.empty()) return {};
+  if (along.empty() || e.kind != Expr::Kind::load || e.table >= 0 || !e.where.empty()) return false;
   const Index lane = Index::var(along.back()), zero(0);
+  const Index rest = e.index.substitute(
+      [&](std::int32_t v) -> const Index* { return v == along.back().id ? &zero : nullptr; });
+  return e.index - rest == lane;
+}
+
+static bool moves_with_domain(const Region& region, const Expr& load) {
+  return std::any_of(region.kept.begin(), region.kept.end(),
+                     [&](const IndexVar& v) { return load.index.uses(v.id); });
+}
+
+std::vector<ExprId> parameter_loads(const Region& region, const Schedule& s) {
+  std::vector<ExprId> loads;
+  for (std::size_t i = 0; i < region.exprs.size(); ++i) {
+    const Expr& e = region.exprs[i];
+    if (e.varies && is_copied_in_vectors(region, s, e) && !moves_with_domain(region, e))
+      loads.push_back(static_cast<ExprId>(i));
+  }
+  return loads;
+}
+
+// Loads of each domain's own data that the first phase needs.
+static std::vector<ExprId> first_loads(const Region& region) {
   std::vector<bool> wanted(region.exprs.size(), false);
   for (const ExprId t : targets_of(region, 0)) wanted[static_cast<std::size_t>(t)] = true;
   std::vector<ExprId> loads;
   for (ExprId id = static_cast<ExprId>(region.exprs.size()); id-- > 0;) {
     const Expr& e = region.exprs[static_cast<std::size_t>(id)];
-    if (!wanted[static_cast<std::size_t>(id)] || !e.varies) continue;
+    if (!wanted[static_cast<std::size_t>(id)]) continue;
     for (const ExprId o : e.operands) wanted[static_cast<std::size_t>(o)] = true;
-    if (e.kind != Expr::Kind::load || e.table >= 0 || !e.where.empty()) continue;
-    const Index rest = e.index.substitute(
-        [&](std::int32_t v) -> const Index* { return v == along.back().id ? &zero : nullptr; });
-    const bool own = std::any_of(region.kept.begin(), region.kept.end(),
-                                 [&](const IndexVar& v) { return e.index.uses(v.id); });
-    if (own && e.index - rest == lane) loads.push_back(id);
+    if (e.kind == Expr::Kind::load && e.table < 0 && moves_with_domain(region, e)) loads.push_back(id);
   }
   std::reverse(loads.begin(), loads.end());
+  return loads;
+}
+
+std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s) {
+  std::vector<ExprId> loads = first_loads(region);
+  std::erase_if(loads, [&](ExprId id) {
+    const Expr& e = region.exprs[static_cast<std::size_t>(id)];
+    return !e.varies || !is_copied_in_vectors(region, s, e);
+  });
+  return loads;
+}
+
+std::vector<ExprId> loads_once(const Region& region) {
+  std::vector<ExprId> loads = first_loads(region);
+  std::erase_if(loads, [&](ExprId id) { return region.exprs[static_cast<std::size_t>(id)].varies; });
   return loads;
 }
 

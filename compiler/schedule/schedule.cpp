@@ -76,14 +76,14 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}keep={}",
-                     s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
-                     s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
-                     s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
-                     s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
-                     s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
-                     s.queue == 0 ? "" : fmt::format("queue={},", s.queue),
-                     kKeepNames[static_cast<int>(s.keep)]);
+  return fmt::format(
+      "lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}{}keep={}",
+      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced, s.unroll,
+      s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
+      s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
+      s.parameters_shared ? "parameters=shared," : "", s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
+      s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
+      s.queue == 0 ? "" : fmt::format("queue={},", s.queue), kKeepNames[static_cast<int>(s.keep)]);
 }
 
 Schedule parse_schedule(std::string_view text) {
@@ -112,6 +112,10 @@ Schedule parse_schedule(std::string_view text) {
       s.cluster = parse_number(key, value, 16);
     } else if (key == "prefetch") {
       s.prefetch = parse_number(key, value, 16);
+    } else if (key == "parameters") {
+      if (value != "shared" && value != "memory")
+        throw Error(fmt::format("schedule: parameters={} is neither shared nor memory", value));
+      s.parameters_shared = value == "shared";
     } else if (key == "tile") {
       s.tile = parse_number(key, value, 128);
     } else if (key == "spill") {
@@ -127,7 +131,7 @@ Schedule parse_schedule(std::string_view text) {
     } else {
       throw Error(
           fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, "
-                      "prefetch, tile, spill, queue, keep",
+                      "prefetch, parameters, tile, spill, queue, keep",
                       key));
     }
   }
@@ -214,6 +218,9 @@ std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   if (s.prefetch > 0) {
     const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
     for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
+    if (s.parameters_shared) {
+      for (const ExprId id : parameter_loads(region, s)) bytes += elements * size_of(kept_dtype(region, id));
+    }
   }
   if (s.spill > 0) bytes += spill_bytes(region, s);
   if (s.keep != Keep::shared) return bytes;
@@ -234,6 +241,17 @@ static std::optional<std::string> refuse_prefetch(const Region& region, const Sc
     return std::nullopt;
   }
   if (region.phases() > 1) return "a domain that is read by each phase is not read ahead";
+  return std::nullopt;
+}
+
+static std::optional<std::string> refuse_parameters(const Region& region, const Schedule& s,
+                                                    const Extent& e) {
+  if (s.prefetch == 0 || s.keep != Keep::registers)
+    return "parameters stay in shared memory where blocks stay that keep a domain in registers, with "
+           "prefetch=1";
+  if (!s.lanes_reduced || parameter_loads(region, s).empty())
+    return "domains load nothing alike along their lanes";
+  if (e.shifted) return "rows are not aligned, so that a thread is elsewhere in each of them";
   return std::nullopt;
 }
 
@@ -310,6 +328,9 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
       return fmt::format("{} bytes of shared memory to read ahead, a block may have {}", all,
                          target.max_shared_bytes);
     }
+  }
+  if (s.parameters_shared) {
+    if (std::optional<std::string> why = refuse_parameters(region, s, e)) return why;
   }
   if (s.spill > 0) {
     if (std::optional<std::string> why = refuse_spill(region, s, e, target)) return why;

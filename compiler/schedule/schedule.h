@@ -9,7 +9,8 @@
 // each with `reduced` threads, share a domain and combine through cluster shared memory. `keep` says where the data of a
 // domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). `prefetch` makes blocks
 // stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
-// so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next.
+// so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next. What all domains load
+// alike, such as a scale, blocks that stay can keep in shared memory (`parameters=shared`).
 // Where registers do not hold a domain, `spill` vectors of each thread stay in shared memory instead (spill.h).
 // With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
 // shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
@@ -21,6 +22,7 @@
 //   block a row, resident      lanes=reduced,kept=1,reduced=256,keep=registers
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
 //   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
+//   and with its scales        lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,parameters=shared,keep=registers
 //   half in shared memory      lanes=reduced,kept=1,reduced=512,cluster=16,spill=16,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
@@ -54,6 +56,7 @@ struct Schedule {
   int unroll = 1;
   int cluster = 1;   // power of two, at most 16
   int prefetch = 0;  // 0 or a power of two, at most 16
+  bool parameters_shared = false;
   int tile = 1;      // power of two, at most 128
   int spill = 0;     // 0 or a power of two, at most 64
   int queue = 0;     // of a stage of a queue: teams that it stays behind what it needs, at most kMostLag
@@ -99,6 +102,10 @@ std::vector<ExprId> kept_values(const Region& region);
 DType kept_dtype(const Region& region, ExprId e);
 // Loads of the first phase that every domain has of its own, contiguous along the lanes: what can be copied ahead.
 std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s);
+// Loads for the first phase that every domain has of its own, and has once.
+std::vector<ExprId> loads_once(const Region& region);
+// Loads that are the same for every domain, contiguous along the lanes: what can stay in shared memory.
+std::vector<ExprId> parameter_loads(const Region& region, const Schedule& s);
 // Vectors of a thread for which there is room in shared memory.
 std::int64_t vectors_ahead(const Region& region, const Schedule& s);
 // Phases that reduce something: after each the threads of a domain exchange.

@@ -325,6 +325,46 @@ TEST_CASE("rows and columns of every width read ahead, on addresses aligned to t
   }
 }
 
+TEST_CASE("parameters stay in shared memory of blocks that take turns") {
+  // One is needed by the first phase, two by the last.
+  constexpr std::string_view kRows =
+      "%b = input {0}[{1}] %gamma = input {0}[{1}] %beta = input {0}[{1}] %c = add %x, %b "
+      "%y = layer_norm %c, %gamma, %beta {{axes = [1]}}";
+  int k = 0;
+  for (const std::int64_t width : {32, 1000, 4096}) {
+    for (const std::string_view form : {"kept=1,reduced=128,unroll=1", "kept=2,reduced=32,unroll=2",
+                                        "kept=1,reduced=64,unroll=2,cluster=4"}) {
+      const DType t = k % 2 == 0 ? DType::f32 : DType::bf16;
+      Options options;
+      options.misaligned = k % 3 == 1;
+      options.seed = static_cast<std::uint64_t>(k++);
+      options.schedule = fmt::format("lanes=reduced,vector={},{},prefetch=1,parameters=shared,keep=registers",
+                                     t == DType::f32 ? 4 : 8, form);
+      INFO(name(t) << ", width " << width << ", " << options.schedule);
+      check(parse(rows_program(fmt::format(kRows, name(t), width), 11, width, t)), options);
+    }
+  }
+  const auto refusal = [](const std::string& rows, std::int64_t width, std::string_view rest) {
+    Options options;
+    options.schedule = fmt::format("lanes=reduced,vector=4,reduced=128,{}", rest);
+    try {
+      compile_for_sim(parse(rows_program(rows, 11, width, DType::f32)), options);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  constexpr std::string_view kAll = "prefetch=1,parameters=shared,keep=registers";
+  const std::string odd = fmt::format(kRows, "f32", 1001), even = fmt::format(kRows, "f32", 1000);
+  CHECK_THAT(refusal(odd, 1001, kAll),
+             Catch::EndsWith("rows are not aligned, so that a thread is elsewhere in each of them"));
+  CHECK_THAT(refusal(even, 1000, "parameters=shared,keep=registers"), Catch::EndsWith("with prefetch=1"));
+  CHECK_THAT(refusal("%y = softmax %x {axes = [1]}", 1000, kAll),
+             Catch::EndsWith("domains load nothing alike along their lanes"));
+  CHECK_THAT(refusal(even, 1000, "parameters=fast"),
+             Catch::EndsWith("parameters=fast is neither shared nor memory"));
+}
+
 TEST_CASE("rows of every width that registers and shared memory keep together") {
   // Softmax takes exponentials out of the registers too; the variance of a sum has a load beside the one that is copied.
   constexpr std::string_view kPrograms[] = {"%y = softmax %x {{axes = [1]}} %v = neg %y output %v",
