@@ -180,6 +180,7 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   Compilation c;
   c.graph = graph;
   c.target = options.target;
+  c.fast_math = options.fast_math;
   if (options.last == Stage::graph) return c;
   if (graph.outputs().empty()) throw Error(fmt::format("graph {} has no outputs", graph.name()));
   if (const auto problems = verify(graph); !problems.empty())
