@@ -429,8 +429,9 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   constexpr int kMerge = 20;  // instructions
   const std::vector<Reduction>& exchanged =
       (forms.resident() != nullptr ? *forms.resident() : region).reductions;
-  const bool merges = std::any_of(exchanged.begin(), exchanged.end(),
-                                  [](const Reduction& r) { return instructions_to_combine(r) > kMerge; });
+  const bool merges = std::any_of(exchanged.begin(), exchanged.end(), [&](const Reduction& r) {
+    return instructions_to_combine(region, r) > kMerge;
+  });
   const auto list = [&](const Region& form) {
     return rows ? RowCandidates(form, target, full, bounds.team, merges).list()
                 : column_candidates(form, target, full, bounds.team);
