@@ -27,6 +27,7 @@ class Case(NamedTuple):
     group: str = ""  # of a sweep over widths
     dtype: str = "f32"
     width: int = 0
+    fast_math: bool = False
 
 
 # ---- float64 references ----
@@ -288,6 +289,18 @@ def small(quick):
                 launches=100)
 
 
+def with_fast_math(quick):
+    """Programs whose arithmetic takes as long as their memory, or longer."""
+    cases = [case for case in images(quick) if case.name.startswith("gn_tail")]
+    for operation in ("softmax", "logsumexp"):
+        for dtype in ("bf16", "f16"):
+            for width in (1000,) if quick else (4096, 65536, 262144):
+                height = 3 if quick else BYTES // (width * ITEM_BYTES[dtype])
+                cases.append(rows(operation, dtype, height, width, sweep=False))
+    for case in cases:
+        yield case._replace(name=f"{case.name} fast_math", fast_math=True)
+
+
 def all_cases(quick=False):
     yield small(quick)
     for operation in ("softmax", "log_softmax"):
@@ -303,3 +316,4 @@ def all_cases(quick=False):
         yield pointwise(count, quick)
     yield from transposed(quick)
     yield from row_sweeps(quick)
+    yield from with_fast_math(quick)

@@ -3,7 +3,7 @@
 #
 #   bench/gpu.sh FOLDER [check|sanitize ...]      FOLDER holds the executables braze and the examples
 #
-# check     every example at full size, as the C++ program and as `braze run --check`
+# check     every example at full size, as the C++ program and as `braze run --check`, with --fast-math too
 # sanitize  small sizes of the same under compute-sanitizer, memory and races
 set -uo pipefail
 bin=$1
@@ -16,6 +16,7 @@ check() {
     echo "== $e"
     if [ -x "$bin/$e" ]; then "$bin/$e" --device=cuda | tail -n 2 || failed=1; fi
     "$bin/braze" run "$e" --device=cuda --check | tail -n 1 || failed=1
+    "$bin/braze" run "$e" --device=cuda --check --fast-math | tail -n 1 || failed=1
   done
 }
 

@@ -180,6 +180,7 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   Compilation c;
   c.graph = graph;
   c.target = options.target;
+  c.fast_math = options.fast_math;
   if (options.last == Stage::graph) return c;
   if (graph.outputs().empty()) throw Error(fmt::format("graph {} has no outputs", graph.name()));
   if (const auto problems = verify(graph); !problems.empty())
@@ -188,7 +189,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.simplified = separate_outputs(run_graph_passes(index_operands(graph), options, c.times));
   if (options.last == Stage::simplified) return c;
 
-  Fusion fusion = timed(c.times, "fuse", [&] { return fuse(c.simplified); });
+  Fusion fusion =
+      timed(c.times, "fuse", [&] { return fuse(c.simplified, {.fast_math = options.fast_math}); });
   std::erase_if(fusion.regions, empty);
   c.cuts = std::move(fusion.cuts);
   c.recomputed = std::move(fusion.recomputed);

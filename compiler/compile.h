@@ -36,6 +36,8 @@ struct CompileOptions {
   std::map<std::string, compiler::Measurements> measured;
   // Compile this kernel alone: what it exchanges with the others are inputs and outputs of the plan. "": all.
   std::string kernel;
+  // f32 functions and divisions become the approximate instructions of the GPU, a multiplication and an addition may be
+  // rounded together. NaN, infinities and signed zeros stay what they are.
   bool fast_math = false;
   // Alignment in bytes of the addresses of inputs and outputs; a power of two, at least every element's size.
   int alignment = 16;
@@ -61,6 +63,7 @@ struct Compilation {
   ir::Graph graph;       // as given
   ir::Graph simplified;  // after the graph passes
   Target target;
+  bool fast_math = false;
   std::vector<CompiledKernel> kernels;
   std::vector<compiler::Cut> cuts;
   std::vector<compiler::Recomputed> recomputed;

@@ -186,9 +186,9 @@ std::int64_t Compilation::bytes_total() const {
 }
 
 std::string Compilation::explain() const {
-  std::string text =
-      fmt::format("{}: {} kernel{} for {}, {} bytes moved, at least {} needed\n", graph.name(),
-                  kernels.size(), kernels.size() == 1 ? "" : "s", target.name, bytes_total(), bytes_min());
+  std::string text = fmt::format("{}: {} kernel{} for {}{}, {} bytes moved, at least {} needed\n",
+                                 graph.name(), kernels.size(), kernels.size() == 1 ? "" : "s", target.name,
+                                 fast_math ? " with fast_math" : "", bytes_total(), bytes_min());
   for (const CompiledKernel& k : kernels) {
     const bool staged = k.group.staged();
     text += fmt::format("\nkernel {}\n", k.group.name);
@@ -307,6 +307,7 @@ std::string Compilation::explain_json() const {
   root["bytes_min"] = bytes_min();
   root["bytes_total"] = bytes_total();
   root["target"] = target.name;
+  root["fast_math"] = fast_math;
   return root.dump(2);
 }
 

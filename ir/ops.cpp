@@ -12,8 +12,8 @@ namespace bz {
 namespace {
 
 constexpr std::array kOps = {
-#define BZ_SCALAR_OP(name, text, arity, accepts, result, doc) \
-  ScalarOpInfo{ScalarOp::name, text, arity, Accepts::accepts, Result::result, doc},
+#define BZ_SCALAR_OP(name, text, arity, accepts, result, fast_error, doc) \
+  ScalarOpInfo{ScalarOp::name, text, arity, Accepts::accepts, Result::result, fast_error, doc},
 #include "ir/ops.def"
 #undef BZ_SCALAR_OP
 };

@@ -11,7 +11,7 @@
 namespace bz {
 
 enum class ScalarOp : std::uint8_t {
-#define BZ_SCALAR_OP(name, text, arity, accepts, result, doc) name,
+#define BZ_SCALAR_OP(name, text, arity, accepts, result, fast_error, doc) name,
 #include "ir/ops.def"
 #undef BZ_SCALAR_OP
 };
@@ -25,6 +25,7 @@ struct ScalarOpInfo {
   int arity;
   Accepts accepts;
   Result result;
+  double fast_error;
   std::string_view doc;
 };
 

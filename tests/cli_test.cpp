@@ -206,6 +206,22 @@ TEST_CASE("cli: emit times passes and leaves them out") {
   CHECK_THAT(without.err, !Contains(" ms  " + pass + "\n"));
 }
 
+TEST_CASE("cli: --fast-math of emit, explain, run and bench") {
+  Folder folder;
+  const std::string file = folder.write("rows.braze", kSoftmax);
+  CHECK_THAT(braze({"emit", file, "--stage=ptx", "--target=sm_90", "--fast-math"}).out,
+             Contains("ex2.approx"));
+  CHECK_THAT(braze({"emit", file, "--stage=ptx", "--target=sm_90"}).out, !Contains(".approx"));
+  CHECK_THAT(braze({"explain", file, "--target=sm_90", "--fast-math"}).out, Contains("sm_90 with fast_math"));
+  CHECK_THAT(braze({"explain", file, "--target=sm_90"}).out, !Contains("fast_math"));
+  const Result json = braze({"explain", file, "--target=sm_90", "--fast-math", "--json"});
+  CHECK(nlohmann::json::parse(json.out)["fast_math"] == true);
+  const Result run = braze({"run", file, "--device=sim", "--fast-math", "--check"});
+  CHECK(run.status == 0);
+  CHECK_THAT(run.out, Contains("of it for fast_math"));
+  CHECK(braze({"bench", file, "--device=sim", "--fast-math"}).status == 0);
+}
+
 TEST_CASE("cli: explain, as text and as JSON") {
   Folder folder;
   const std::string file = folder.write("rows.braze", kSoftmax);

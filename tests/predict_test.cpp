@@ -138,3 +138,14 @@ TEST_CASE("predict: long chains of pointwise operations are bound by their instr
   CHECK(few < 0.2);
   CHECK(many > 1);
 }
+
+TEST_CASE("predict: fast_math takes the arithmetic away from rows of 16 bits") {
+  const ir::Graph g =
+      parse("graph g {\n %x = input bf16[131072, 4096]\n %y = logsumexp %x {axes = [1]}\n output %y\n}");
+  CompileOptions options;
+  options.target = *parse_target("sm_90");
+  options.last = Stage::schedule;
+  const double exact = compile(g, options).kernels.at(0).choices.at(0).seconds();
+  options.fast_math = true;
+  CHECK(compile(g, options).kernels.at(0).choices.at(0).seconds() < 0.9 * exact);
+}

@@ -98,3 +98,20 @@ TEST_CASE("reference: much work is checked on slices, and faults in them are fou
   CHECK_THAT(bz::check_outputs(g.ir(), in, out, few).text(), Catch::Contains("more than"));
   CHECK_THROWS_AS(bz::check_outputs(g.ir(), in, {}), bz::Error);
 }
+
+TEST_CASE("reference: what fast_math may add is the sum over the way with the most of it, in f32 alone") {
+  bz::Graph g;
+  const auto x = g.input("x", bz::f32, {4}), wide = g.input("wide", bz::f64, {4});
+  g.output("y", bz::tanh(bz::exp(x)) + bz::exp(bz::abs(x)));
+  g.output("z", bz::tanh(wide));
+  const std::map<std::string, bz::HostTensor> in = {{"x", bz::random_tensor({bz::f32, {4}}, 1)},
+                                                    {"wide", bz::random_tensor({bz::f64, {4}}, 2)}};
+  const auto out = bz::interpret(g.ir(), in);
+  const bz::ReferenceCheck check = bz::check_outputs(g.ir(), in, out, {.fast_math = true});
+  CHECK(check.outputs.at(0).fast_error == 0x1p-11 + 0x1p-16);
+  CHECK(check.outputs.at(0).tolerance.relative ==
+        bz::default_tolerance(bz::f32, 1).relative + 0x1p-11 + 0x1p-16);
+  CHECK(check.outputs.at(1).fast_error == 0);
+  CHECK_THAT(check.text(), Catch::Contains("ok within 0.000506, 0.000504 of it for fast_math"));
+  CHECK_THAT(bz::check_outputs(g.ir(), in, out).text(), !Catch::Contains("fast_math"));
+}

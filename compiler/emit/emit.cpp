@@ -16,15 +16,7 @@ namespace bz::emit {
 std::string emit(std::span<const kernel::Kernel> kernels, const std::string& name, const Options& options) {
   llvm::LLVMContext context;
   llvm::Module module(name, context);
-  for (const kernel::Kernel& k : kernels) {
-    llvm::Function* f = KernelEmitter(module, k, options).run();
-    if (!options.fast_math) continue;
-    for (llvm::BasicBlock& block : *f) {
-      for (llvm::Instruction& i : block) {
-        if (llvm::isa<llvm::FPMathOperator>(i)) i.setFast(true);
-      }
-    }
-  }
+  for (const kernel::Kernel& k : kernels) KernelEmitter(module, k, options).run();
   std::string problem;
   llvm::raw_string_ostream problem_stream(problem);
   if (llvm::verifyModule(module, &problem_stream)) throw InternalError("emitted module: " + problem);

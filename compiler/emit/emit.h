@@ -13,7 +13,7 @@
 namespace bz::emit {
 
 struct Options {
-  bool fast_math = false;
+  bool fast_math = false;  // mul and add contract; f32 functions are approximate (math.h)
 };
 
 // A module as LLVM bitcode with one function a kernel. It is verified; a failure is an InternalError with LLVM's message.

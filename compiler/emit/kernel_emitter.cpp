@@ -45,6 +45,9 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& k, const Option
       options_(options),
       b_(context_),
       line_(first_line(k) - 1) {
+  llvm::FastMathFlags flags;
+  flags.setAllowContract(options.fast_math);
+  b_.setFastMathFlags(flags);
   count_uses(k.body, 1);
 }
 
@@ -269,26 +272,29 @@ void KernelEmitter::emit(const Apply& s) {
   for (int i = 0; i < info(s.result).width; ++i) {
     llvm::SmallVector<Value*, 3> args;
     for (const ValueId a : s.args) args.push_back(lane(a, i));
-    if (s.nonpositive && types[0] == DType::f32) {
+    if (options_.fast_math && has_fast_math(s.op) && types[0] == DType::f32) {
+      out.push_back(fast_math(b_, s.op, args));
+    } else if (s.nonpositive && types[0] == DType::f32) {
       out.push_back(exp_nonpositive(b_, args)[0]);
-      continue;
+    } else {
+      out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
     }
-    out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
   }
   values_[s.result] = std::move(out);
 }
 
 // Exponentials or divisions that follow each other, none of which needs another: their branch is for all of them. Not so
-// many that their values fill the registers.
+// many that their values fill the registers. fast_math has no branches to share.
 KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first) const {
   constexpr int kMostLanes = 16;
   List list;
+  if (options_.fast_math) return list;
   int lanes = 0;
   for (std::size_t i = first; i < stmts.size(); ++i) {
     const auto* s = std::get_if<Apply>(&stmts[i].op);
     if (s == nullptr || (s->op != ScalarOp::exp && s->op != ScalarOp::div)) break;
     if (s->op == ScalarOp::exp && (!s->nonpositive || s->apart)) break;
-    if (info(s->args[0]).dtype != DType::f32 || (s->op == ScalarOp::div && options_.fast_math)) break;
+    if (info(s->args[0]).dtype != DType::f32) break;
     const auto follows = [&](const Apply* earlier) {
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
     };

@@ -33,4 +33,16 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
                                                    llvm::Value* least = nullptr);
 
+// Under fast_math, in f32: the operations for which has_fast_math() holds (those with a fast_error) as a few instructions.
+// docs/numerics.md has their bounds. Approximate instructions are calls of the internal functions below, which the module
+// defines with the exact function, subnormal numbers counted as 0 where the instruction does; the PTX step replaces them.
+bool has_fast_math(ScalarOp op);
+llvm::Value* fast_math(llvm::IRBuilder<>& b, ScalarOp op, llvm::ArrayRef<llvm::Value*> args);
+
+namespace approximate {
+inline constexpr const char *kEx2 = "bz.approx.ex2", *kLg2 = "bz.approx.lg2", *kSin = "bz.approx.sin",
+                            *kCos = "bz.approx.cos", *kTanh = "bz.approx.tanh", *kRcp = "bz.approx.rcp",
+                            *kSqrt = "bz.approx.sqrt", *kRsqrt = "bz.approx.rsqrt";
+}
+
 }  // namespace bz::emit

@@ -11,6 +11,10 @@ namespace bz::emit::math {
 // A new internal function of `m` that touches no memory, with an empty entry block.
 llvm::Function* define_internal(llvm::Module& m, llvm::StringRef name, llvm::FunctionType* type);
 
+// |x|^y with the sign that x and y give it and the special values of C99 Annex F. `magnitude` is |x|^y wherever |x| is not 1
+// and y not 0.
+Real with_pow_specials(Real x, Real y, Real magnitude);
+
 namespace f32 {
 Real exp(Real x);
 Real exp_nonpositive(Real x);

@@ -24,7 +24,8 @@ Split split(Real ax) {
 // and inf is right: y log2(x) is infinite, then 2 to that.
 Real with_log_specials(Real ax, Real log) { return select(ax == 0.0, -kInf, select(ax < kInf, log, ax)); }
 
-// `magnitude` is |x|^y wherever |x| is not 1 and y not 0.
+}  // namespace
+
 Real with_pow_specials(Real x, Real y, Real magnitude) {
   Real ax = abs(x);
   Real half = y * 0.5;
@@ -35,8 +36,6 @@ Real with_pow_specials(Real x, Real y, Real magnitude) {
   r = select((x < 0.0) & (ax < kInf) & !integer, kNan, r);
   return select((y == 0.0) | (x == 1.0), 1.0, r);
 }
-
-}  // namespace
 
 // Everything in f64, whose exponents hold every intermediate result, then one rounding.
 Real f32::pow(Real x, Real y) {

@@ -30,6 +30,7 @@
 #include <set>
 
 #include "compiler/emit/emit.h"
+#include "compiler/emit/math.h"
 #include "compiler/emit/pairs.h"
 #include "compiler/emit/read_module.h"
 #include "compiler/emit/scalar.h"
@@ -43,6 +44,8 @@ using llvm::Value;
 
 // The newest PTX version that this LLVM writes.
 constexpr int kNewestPtx = 90;
+// The first with tanh.approx.f32.
+constexpr int kApproximateTanhPtx = 70;
 
 void initialize_backend() {
   static std::once_flag once;
@@ -205,6 +208,23 @@ void bind_primitives(llvm::Module& m, std::span<const kernel::Kernel> kernels, i
     });
     bind_extrema(m);
   }
+  constexpr std::pair<const char*, I::ID> kApproximations[] = {
+      {approximate::kEx2, I::nvvm_ex2_approx_ftz},
+      {approximate::kLg2, I::nvvm_lg2_approx_ftz_f},
+      {approximate::kSin, I::nvvm_sin_approx_ftz_f},
+      {approximate::kCos, I::nvvm_cos_approx_ftz_f},
+      {approximate::kTanh, I::tanh},
+      {approximate::kRcp, I::nvvm_rcp_approx_ftz_f},
+      {approximate::kSqrt, I::nvvm_sqrt_approx_ftz_f},
+      {approximate::kRsqrt, I::nvvm_rsqrt_approx_ftz_f},
+  };
+  llvm::FastMathFlags approximately;  // tanh.approx.f32 has no intrinsic of its own
+  approximately.setApproxFunc();
+  for (const auto& [name, instruction] : kApproximations) {
+    bind(m, name, [&](auto& b, auto& call) {
+      return b.CreateIntrinsic(b.getFloatTy(), instruction, {call.getArgOperand(0)}, approximately);
+    });
+  }
   auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(m.getContext()), 0);
   auto* shared = new llvm::GlobalVariable(m, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,
                                           "bz_shared", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
@@ -287,7 +307,12 @@ void verify(llvm::Module& m) {
 Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, const Target& target) {
   const bool clusters =
       std::any_of(kernels.begin(), kernels.end(), [](const auto& k) { return k.cluster > 1; });
-  const int least = std::max(minimum_ptx(target.sm), clusters ? kClusterPtx : 0);
+  llvm::LLVMContext context;
+  const std::unique_ptr<llvm::Module> module = read_module(bitcode, context);
+  llvm::Module& m = *module;
+  const bool tanh = m.getFunction(approximate::kTanh) != nullptr;
+  const int least =
+      std::max({minimum_ptx(target.sm), clusters ? kClusterPtx : 0, tanh ? kApproximateTanhPtx : 0});
   const int version = target.ptx == 0 ? least : target.ptx;
   if (version < least) {
     throw Error(fmt::format("PTX {}.{} does not know {}, which needs PTX {}.{} or newer", version / 10,
@@ -297,9 +322,6 @@ Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, con
     throw Error(fmt::format("PTX {}.{} is newer than {}.{}, the newest that can be written", version / 10,
                             version % 10, kNewestPtx / 10, kNewestPtx % 10));
   }
-  llvm::LLVMContext context;
-  const std::unique_ptr<llvm::Module> module = read_module(bitcode, context);
-  llvm::Module& m = *module;
   const std::unique_ptr<llvm::TargetMachine> machine = target_machine(target.sm, version);
   m.setTargetTriple(machine->getTargetTriple());
   m.setDataLayout(machine->createDataLayout());

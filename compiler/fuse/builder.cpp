@@ -10,9 +10,9 @@
 
 namespace bz::compiler {
 
-RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseLimits& limits,
+RegionBuilder::RegionBuilder(const ir::Graph& graph, const FuseOptions& options,
                              std::function<bool(NodeId)> stored, const std::map<NodeId, Stored>& forced)
-    : graph_(graph), limits_(limits), stored_(std::move(stored)), forced_(forced) {}
+    : graph_(graph), options_(options), stored_(std::move(stored)), forced_(forced) {}
 
 IndexVar RegionBuilder::fresh(std::int64_t extent, std::string name) {
   const IndexVar v{static_cast<std::int32_t>(names_.size()), extent};
@@ -174,12 +174,12 @@ void RegionBuilder::expand(int id) {
       return;
     }
     const auto open = static_cast<int>(open_.size());
-    if (static_cast<int>(instances_.size()) > limits_.operations)
+    if (static_cast<int>(instances_.size()) > options_.operations)
       return become_load(id, CutReason::too_many_operations);
-    if (static_cast<int>(sources_.size()) + open > limits_.arguments)
+    if (static_cast<int>(sources_.size()) + open > options_.arguments)
       return become_load(id, CutReason::too_many_arguments);
     if (stored_(node_id) && results_.insert(node_id).second &&
-        static_cast<int>(results_.size()) > limits_.results)
+        static_cast<int>(results_.size()) > options_.results)
       return become_load(id, CutReason::too_many_arguments);
   }
   switch (node.kind()) {
@@ -442,6 +442,7 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
   });
 
   Region region;
+  region.fast_math = options_.fast_math;
   region.kept = kept_;
   region.reduced = reduced_;
   region.var_names = names_;

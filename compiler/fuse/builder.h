@@ -22,7 +22,7 @@ class RegionBuilder {
  public:
   // `stored(node)`: the node is, or will be, in memory for another reason. `forced`: nodes that are loaded wherever they
   // are no root.
-  RegionBuilder(const ir::Graph& graph, const FuseLimits& limits, std::function<bool(NodeId)> stored,
+  RegionBuilder(const ir::Graph& graph, const FuseOptions& options, std::function<bool(NodeId)> stored,
                 const std::map<NodeId, Stored>& forced);
 
   // A region that stores `root`, and further nodes, each at indices over the variables of the root's axes.
@@ -70,7 +70,7 @@ class RegionBuilder {
   IndexVar fresh(std::int64_t extent, std::string name);
 
   const ir::Graph& graph_;
-  FuseLimits limits_;
+  FuseOptions options_;
   std::function<bool(NodeId)> stored_;
   const std::map<NodeId, Stored>& forced_;
 

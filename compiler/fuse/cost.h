@@ -32,10 +32,10 @@ inline constexpr double kLoadSeconds = 0.8e-6;
 inline constexpr double kLanes = 128, kHertz = 1.75e9;
 
 // Instructions that an expression takes for one element, and taking an element into a reduction's state.
-int instructions_of(const Expr& e);
-int instructions_of(const Reduction& r);
+int element_instructions(const Region& region, const Expr& e);
+int element_instructions(const Region& region, const Reduction& r);
 // Of putting two states together.
-int instructions_to_combine(const Reduction& r);
+int instructions_to_combine(const Region& region, const Reduction& r);
 // With every multiprocessor at work: the sum over all elements of the f32 instructions of what is computed for each.
 double arithmetic_seconds(const Region& region, const Target& target);
 

@@ -28,10 +28,11 @@ std::string label(const ir::Graph& g, NodeId id) {
 
 class Fuser {
  public:
-  Fuser(const ir::Graph& graph, const FuseLimits& limits, const std::map<NodeId, Stored>& forced)
+  Fuser(const ir::Graph& graph, const FuseOptions& options, const std::map<NodeId, Stored>& forced)
       : graph_(graph),
         builder_(
-            graph, limits, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }, forced) {}
+            graph, options, [this](NodeId n) { return pending_.contains(n) || owner_.contains(n); }, forced) {
+  }
 
   Fusion run() {
     // Consumers before producers, and what lies behind as many reductions side by side: what reads the same data meets.
@@ -325,7 +326,7 @@ std::string_view text(CutReason reason) {
 namespace {
 
 // Values that several regions want, where storing them takes less than computing them again.
-void store_shared(const ir::Graph& graph, const FuseLimits& limits, std::map<NodeId, Stored>& forced,
+void store_shared(const ir::Graph& graph, const FuseOptions& options, std::map<NodeId, Stored>& forced,
                   Fusion& best) {
   // Storing one value changes what is worth it for others; a few rounds see all that matters.
   constexpr int kRounds = 4;
@@ -344,7 +345,7 @@ void store_shared(const ir::Graph& graph, const FuseLimits& limits, std::map<Nod
     }
     best.recomputed = shared;
     if (more.size() == forced.size()) break;
-    Fusion next = Fuser(graph, limits, more).run();
+    Fusion next = Fuser(graph, options, more).run();
     if (time_of(graph, next) >= time_of(graph, best)) break;
     forced = std::move(more);
     best = std::move(next);
@@ -353,7 +354,7 @@ void store_shared(const ir::Graph& graph, const FuseLimits& limits, std::map<Nod
 
 // Values that lie the other way than threads walk, where storing them takes less than what moves beside them: what gains
 // most, then what gains most after that. A permutation can have other uses than the one that it would be stored for.
-void store_transposed(const ir::Graph& graph, const FuseLimits& limits, std::map<NodeId, Stored>& forced,
+void store_transposed(const ir::Graph& graph, const FuseOptions& options, std::map<NodeId, Stored>& forced,
                       Fusion& best) {
   const auto time = [&](const Fusion& f) {
     double sum = time_of(graph, f) + static_cast<double>(f.regions.size()) * kLaunchBytes;
@@ -374,7 +375,7 @@ void store_transposed(const ir::Graph& graph, const FuseLimits& limits, std::map
                       fmt::format("{} bytes to store and load it, {} bytes of sectors for single elements",
                                   t.stored, t.wasted)});
       }
-      Fusion next = Fuser(graph, limits, more).run();
+      Fusion next = Fuser(graph, options, more).run();
       const double seconds = time(next);
       if (seconds >= least) continue;
       least = seconds;
@@ -389,11 +390,11 @@ void store_transposed(const ir::Graph& graph, const FuseLimits& limits, std::map
 
 }  // namespace
 
-Fusion fuse(const ir::Graph& graph, const FuseLimits& limits) {
+Fusion fuse(const ir::Graph& graph, const FuseOptions& options) {
   std::map<NodeId, Stored> forced;
-  Fusion best = Fuser(graph, limits, forced).run();
-  store_shared(graph, limits, forced, best);
-  store_transposed(graph, limits, forced, best);
+  Fusion best = Fuser(graph, options, forced).run();
+  store_shared(graph, options, forced, best);
+  store_transposed(graph, options, forced, best);
   return best;
 }
 

@@ -65,14 +65,15 @@ struct Fusion {
 // Addresses that a kernel takes: 4096 bytes of parameters are what PTX before 8.1 and devices before sm_70 have.
 inline constexpr std::size_t kMostArguments = 512;
 
-struct FuseLimits {
-  int operations = 2000;  // expressions in a region
-  int arguments = 100;    // values that a region loads
+struct FuseOptions {
+  bool fast_math = false;  // decides on what operations cost
+  int operations = 2000;   // expressions in a region
+  int arguments = 100;     // values that a region loads
   // Values stored for some other reason that a region computes, and stores if nothing else does: twice, where an output is
   // rounded and a temporary is not.
   int results = 100;
 };
 
-Fusion fuse(const ir::Graph& graph, const FuseLimits& limits = {});
+Fusion fuse(const ir::Graph& graph, const FuseOptions& options = {});
 
 }  // namespace bz::compiler

@@ -88,6 +88,7 @@ struct Region {
   std::vector<Expr> exprs;                     // operands first
   std::vector<Reduction> reductions;           // in order of phase
   std::vector<Root> roots;
+  bool fast_math = false;  // of the program: operations on f32 take fewer instructions
 
   std::int64_t teams() const;        // product of the outer extents
   std::int64_t domains() const;      // product of the kept extents: domains of one team

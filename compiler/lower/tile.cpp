@@ -85,6 +85,7 @@ class Tiling {
     Region r;
     r.name = std::move(name);
     r.var_names = names_;
+    r.fast_math = region_.fast_math;
     for (const IndexVar& v : region_.kept) {
       if (v != along_.side.var && v != across_.side.var) r.outer.push_back(v);
     }

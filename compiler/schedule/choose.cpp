@@ -445,7 +445,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
                                          : full_vector(all, region.kept.back());
   int to_combine = 0;
   for (const Reduction& r : (forms.resident() != nullptr ? *forms.resident() : region).reductions)
-    to_combine = std::max(to_combine, instructions_to_combine(r));
+    to_combine = std::max(to_combine, instructions_to_combine(region, r));
   const auto list = [&](const Region& form) {
     return rows ? RowCandidates(form, target, full, bounds.team, to_combine).list()
                 : column_candidates(form, target, full, bounds.team);

@@ -86,7 +86,7 @@ double masked(const Region& region, const Schedule& s, const Extent& e) {
 // Of all threads together that exchange what one reduction found: shuffles, then a barrier and shared memory.
 double exchange_instructions(const Region& region, const Schedule& s, const Extent& e, const Reduction& r) {
   const Warps warps = warps_of(s);
-  const double each = instructions_to_combine(r) + static_cast<double>(r.component_dtypes().size());
+  const double each = instructions_to_combine(region, r) + static_cast<double>(r.component_dtypes().size());
   double count = std::log2(warps.in_warp) * each;
   for (const int parts : {warps.count, s.cluster}) {
     if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each;
@@ -132,7 +132,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       const bool loaded = x.kind == Expr::Kind::load;
       // Vectors that are aligned to one access are not to others that do not move with it.
       const bool alone = loaded && e.shifted && !moves_with_domain(region, x);
-      work.instructions += elements * (alone ? 2 : instructions_of(x));
+      work.instructions += elements * (alone ? 2 : element_instructions(region, x));
       if (loaded) load(x, phase > 0);
       if (loaded && x.table < 0 && !moves_with_domain(region, x) && !s.parameters_shared)
         work.parameters += elements * size_of(x.stored);
@@ -147,7 +147,8 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     for (const Reduction& r : region.reductions) {
       if (r.phase != static_cast<int>(phase)) continue;
       work.instructions +=
-          elements * (instructions_of(r) + instructions_to_combine(r) / folded + part * kMaskInstructions);
+          elements * (element_instructions(region, r) + instructions_to_combine(region, r) / folded +
+                      part * kMaskInstructions);
       work.exchanging += exchange_instructions(region, s, e, r);
       work.exchanges = true;
     }

@@ -21,7 +21,7 @@ class Spilling {
     int instructions = 0;
     walk(id, [&](ExprId e) {
       if (held.contains(e) || !seen.insert(e).second) return false;
-      instructions += instructions_of(at(e));
+      instructions += element_instructions(region_, at(e));
       return instructions <= kRecompute;
     });
     return instructions > kRecompute;

@@ -96,7 +96,7 @@ typedef struct braze_compile_options {
   const char* target;   /* "sm_90": compile for this one instead of the device's, only to be looked at */
   const char* const* disabled_passes;
   size_t disabled_pass_count;
-  int32_t fast_math; /* 1: see docs/numerics.md */
+  int32_t fast_math; /* 1: the GPU's approximate instructions, and contraction; see docs/numerics.md */
   /* In bytes, of all addresses given to launches: a power of two from the size of the largest element to 16,
    * which is the default and the fastest. */
   int32_t alignment;

@@ -17,20 +17,32 @@ namespace {
 constexpr std::int64_t kMostSlices = 64;
 constexpr std::size_t kShownSlices = 6;
 
-// For every node, the elements of the longest reduction that it depends on.
-std::vector<std::int64_t> reduction_lengths(const ir::Graph& graph) {
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(graph.size()), 1);
+// What a node's value went through.
+struct Way {
+  std::int64_t length = 1;  // elements of the longest reduction
+  double fast_error = 0;    // sum over the operations that fast_math approximates
+};
+
+std::vector<Way> ways(const ir::Graph& graph) {
+  std::vector<Way> ways(static_cast<std::size_t>(graph.size()));
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
-    std::int64_t& length = lengths[static_cast<std::size_t>(id)];
-    for (NodeId operand : n.operands) length = std::max(length, lengths[static_cast<std::size_t>(operand)]);
+    auto& [length, fast_error] = ways[static_cast<std::size_t>(id)];
+    for (NodeId operand : n.operands) {
+      const Way& before = ways[static_cast<std::size_t>(operand)];
+      length = std::max(length, before.length);
+      fast_error = std::max(fast_error, before.fast_error);
+    }
+    const auto* map = n.as<MapAttrs>();
+    if (map != nullptr && compute_dtype(graph.type(n.operands[0]).dtype) == DType::f32)
+      fast_error += info(map->op).fast_error;
     const auto* reduce = n.as<ReduceAttrs>();
     if (reduce == nullptr) continue;
     std::int64_t reduced = 1;
     for (int axis : reduce->axes) reduced *= graph.type(n.operands[0]).shape[static_cast<std::size_t>(axis)];
     length = std::max(length, reduced);
   }
-  return lengths;
+  return ways;
 }
 
 const HostTensor& find(const std::map<std::string, HostTensor>& tensors, const std::string& name,
@@ -56,11 +68,14 @@ std::vector<std::int64_t> choose_slices(std::int64_t extent, std::int64_t count,
 }
 
 void judge(ReferenceCheck& check, const std::string& name, const HostTensor& actual,
-           const ReferenceTensor& expected, std::int64_t reduction_length) {
+           const ReferenceTensor& expected, const Way& way, bool fast_math) {
   CheckedOutput& out = check.outputs.emplace_back();
   out.name = name;
   out.comparison = compare(actual, expected);
-  out.tolerance = default_tolerance(actual.type().dtype, reduction_length);
+  out.tolerance = default_tolerance(actual.type().dtype, way.length);
+  if (fast_math && is_float(actual.type().dtype)) out.fast_error = way.fast_error;
+  out.tolerance.absolute += out.fast_error;
+  out.tolerance.relative += out.fast_error;
   out.ok = within(out.comparison, out.tolerance);
 }
 
@@ -78,22 +93,27 @@ std::string ReferenceCheck::text() const {
                         shown.size() < slices.size() ? fmt::format(", ..., {}", slices.back()) : "");
   }
   for (const CheckedOutput& o : outputs) {
-    text += fmt::format("{}: {}, {}\n", o.name, to_string(o.comparison),
-                        o.ok ? "ok" : fmt::format("more than the {:.3g} allowed", o.tolerance.relative));
+    const bool fast = o.fast_error > 0;
+    std::string verdict = !o.ok  ? fmt::format("more than the {:.3g} allowed", o.tolerance.relative)
+                          : fast ? fmt::format("ok within {:.3g}", o.tolerance.relative)
+                                 : "ok";
+    if (fast) verdict += fmt::format(", {:.3g} of it for fast_math", o.fast_error);
+    text += fmt::format("{}: {}, {}\n", o.name, to_string(o.comparison), verdict);
   }
   return text;
 }
 
 ReferenceCheck check_outputs(const ir::Graph& graph, const std::map<std::string, HostTensor>& inputs,
                              const std::map<std::string, HostTensor>& outputs, const CheckOptions& options) {
-  const std::vector<std::int64_t> lengths = reduction_lengths(graph);
-  const auto length_of = [&](const Output& o) { return lengths[static_cast<std::size_t>(o.node)]; };
+  const std::vector<Way> all = ways(graph);
+  const auto way_to = [&](const Output& o) { return all[static_cast<std::size_t>(o.node)]; };
   ReferenceCheck check;
   const std::int64_t work = work_of(graph);
   if (work <= options.most_work) {
     const std::map<std::string, ReferenceTensor> expected = interpret_reference(graph, inputs);
     for (const Output& o : graph.outputs()) {
-      judge(check, o.name, find(outputs, o.name, graph.type(o.node)), expected.at(o.name), length_of(o));
+      judge(check, o.name, find(outputs, o.name, graph.type(o.node)), expected.at(o.name), way_to(o),
+            options.fast_math);
     }
     return check;
   }
@@ -112,7 +132,7 @@ ReferenceCheck check_outputs(const ir::Graph& graph, const std::map<std::string,
   const std::map<std::string, ReferenceTensor> expected = interpret_reference(small, some);
   for (const Output& o : graph.outputs()) {
     const HostTensor& actual = find(outputs, o.name, graph.type(o.node));
-    judge(check, o.name, take(actual, 0, check.slices), expected.at(o.name), length_of(o));
+    judge(check, o.name, take(actual, 0, check.slices), expected.at(o.name), way_to(o), options.fast_math);
   }
   return check;
 }

@@ -87,6 +87,7 @@ Compilation compile_for(const Target& target, const ir::Graph& g, const Options&
   compile_options.target = target;
   compile_options.schedule = options.schedule;
   compile_options.disabled_passes = options.disabled;
+  compile_options.fast_math = options.fast_math;
   if (options.misaligned) compile_options.alignment = largest_element(g);
   return compile(g, compile_options);
 }

@@ -44,6 +44,7 @@ struct Options {
   Judge judge;                        // instead of default_tolerance() of dtype and reduction length
   double tolerance_scale = 1;         // times default_tolerance()
   std::vector<std::string> disabled;  // graph passes
+  bool fast_math = false;
   runtime::Device* device = nullptr;  // instead of a simulator
   std::optional<Target> target = {};  // what is compiled for, instead of the simulator's own
 };

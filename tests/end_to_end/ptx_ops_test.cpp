@@ -71,11 +71,17 @@ TEST_CASE("every scalar op and reduction becomes PTX that needs no other code, f
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) WARN("skipped: there is no ptxas to assemble with");
   const ir::Graph ops = every_op(), reductions = every_reduction();
+  struct Program {
+    const ir::Graph* graph;
+    bool fast_math;
+  };
   for (const std::string target : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
-    for (const ir::Graph* g : {&ops, &reductions}) {
-      INFO(target << " " << g->name());
+    for (const auto& [g, fast_math] :
+         {Program{&ops, false}, Program{&reductions, false}, Program{&ops, true}}) {
+      INFO(target << " " << g->name() << (fast_math ? " with fast_math" : ""));
       CompileOptions options;
       options.target = *parse_target(target);
+      options.fast_math = fast_math;
       const Compilation c = compile(*g, options);
       REQUIRE(!c.plan.ptx.empty());
       CHECK(c.plan.ptx.find(".target " + target) != std::string::npos);

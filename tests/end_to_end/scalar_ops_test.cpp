@@ -80,7 +80,7 @@ constexpr const OpCase* find_case(ScalarOp op) {
   }
   return nullptr;
 }
-#define BZ_SCALAR_OP(name, text, arity, accepts, result, doc) \
+#define BZ_SCALAR_OP(name, text, arity, accepts, result, fast_error, doc) \
   static_assert(find_case(ScalarOp::name) != nullptr, "no test case for " text);
 #include "ir/ops.def"
 #undef BZ_SCALAR_OP

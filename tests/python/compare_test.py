@@ -24,8 +24,10 @@ class CompareTest(unittest.TestCase):
             with open(file) as results:
                 report = json.load(results)
             self.assertGreater(len(report["cases"]), 40)
-            self.assertEqual(len(done.stdout.splitlines()), 2 + len(report["cases"]))
-            for case in report["cases"]:
+            self.assertEqual(len(report["fast_math"]), 5)
+            cases = report["cases"] + report["fast_math"]
+            self.assertEqual(len(done.stdout.splitlines()), 3 + len(cases))
+            for case in cases:
                 self.assertGreater(case["times"]["braze"]["share"], 0)
                 self.assertGreaterEqual(case["times"]["copy"]["repeats"], 20)
             drawn = run("plot.py", file, "bf16")

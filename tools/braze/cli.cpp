@@ -58,6 +58,9 @@ struct CommandLine {
         ->type_name("TEXT");
     repeatable(verb, "--disable", flags.disabled, "leave out a pass; repeatable", "PASS")
         ->check(CLI::IsMember(pass_names()));
+    verb->add_flag("--fast-math", flags.fast_math,
+                   "contract multiplications and additions, and compute f32 functions with the approximate "
+                   "instructions of the GPU");
     return verb;
   }
 

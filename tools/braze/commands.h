@@ -17,6 +17,7 @@ struct ProgramFlags {
   std::vector<std::string> sizes;  // "NAME=N"
   std::string schedule;
   std::vector<std::string> disabled;  // passes
+  bool fast_math = false;
 };
 
 struct EmitFlags {

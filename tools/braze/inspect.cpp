@@ -45,6 +45,7 @@ void emit(const EmitFlags& flags, std::ostream& out, std::ostream& err) {
   if (!flags.ptx.empty()) options.target = with_ptx(options.target, parse_ptx_version(flags.ptx));
   options.schedule = flags.program.schedule;
   options.disabled_passes = flags.program.disabled;
+  options.fast_math = flags.program.fast_math;
   if (options.target.sim && options.last == Stage::ptx) {
     throw UsageError("--target sim: the simulator has no PTX; emit the stage llvm, or name a GPU's target");
   }
@@ -70,6 +71,7 @@ void explain(const ExplainFlags& flags, std::ostream& out, std::ostream& err) {
   options.target = choose_target(flags.target);
   options.schedule = flags.program.schedule;
   options.disabled_passes = flags.program.disabled;
+  options.fast_math = flags.program.fast_math;
   const Compilation c = compile(load_program(flags.program), options);
   out << (flags.json ? c.explain_json() + "\n" : c.explain());
 }

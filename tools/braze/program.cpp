@@ -60,6 +60,7 @@ Options device_options(const ProgramFlags& flags, bool tune, std::ostream& err) 
   Options options;
   options.schedule = flags.schedule;
   options.disabled_passes = flags.disabled;
+  options.fast_math = flags.fast_math;
   options.tune = tune;
   options.progress = [&err](const std::string& line) { err << line << std::endl; };
   return options;

@@ -127,6 +127,7 @@ void run(const RunFlags& flags, std::ostream& out, std::ostream& err) {
   if (flags.check) {
     CheckOptions options;
     options.seed = flags.seed;
+    options.fast_math = flags.program.fast_math;
     const ReferenceCheck check = check_outputs(graph, inputs, outputs, options);
     if (!check.ok()) throw Error("the result is wrong\n" + check.text());
     text += check.text();

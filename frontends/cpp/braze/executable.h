@@ -27,7 +27,7 @@ namespace bz {
 
 struct Options {
   std::string schedule;          // by hand, see compiler/schedule/schedule.h
-  bool fast_math = false;        // LLVM's fast flags on the arithmetic of the kernels; see docs/numerics.md
+  bool fast_math = false;        // the GPU's approximate instructions, and contraction; see docs/numerics.md
   std::optional<Target> target;  // compile for this one instead of the device's
   std::vector<std::string> disabled_passes;  // to leave out, of pass_names()
   // Measure candidates of every kernel on the device and take the fastest. Times are remembered on disk, see

@@ -61,7 +61,7 @@ concept Arithmetic = std::is_arithmetic_v<T>;
 #define BZ_MAP_same(name, arity) BZ_MAP_##arity(name)
 #define BZ_MAP_boolean(name, arity) BZ_MAP_##arity(name)
 #define BZ_MAP_target(name, arity)
-#define BZ_SCALAR_OP(name, text, arity, accepts, result, doc) BZ_MAP_##result(name, arity)
+#define BZ_SCALAR_OP(name, text, arity, accepts, result, fast_error, doc) BZ_MAP_##result(name, arity)
 #include "ir/ops.def"
 #undef BZ_SCALAR_OP
 #undef BZ_MAP_target

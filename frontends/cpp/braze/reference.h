@@ -26,12 +26,16 @@ struct CheckOptions {
   // Elements computed by all nodes together, above which slices are checked.
   std::int64_t most_work = 1ll << 27;
   std::uint64_t seed = 0;  // chooses the slices
+  // Allow what fast_math's approximations may add: the fast_error of every op in f32 (ir/ops.def) on the way to the output,
+  // on the way where that is most.
+  bool fast_math = false;
 };
 
 struct CheckedOutput {
   std::string name;
   Comparison comparison;
-  Tolerance tolerance;  // default_tolerance for the longest reduction on the way to the output
+  Tolerance tolerance;    // default_tolerance for the longest reduction on the way to the output, and fast_error
+  double fast_error = 0;  // what is allowed for fast_math
   bool ok = false;
 };
 

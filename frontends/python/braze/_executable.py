@@ -76,7 +76,8 @@ def compile(text,
     `disabled_passes` are those of the command's --schedule and --disable. With a `target` such as "sm_90" the
     program is only there to be looked at, and no device is needed. `file` names the text in messages.
     `tune` measures schedules of every kernel on the device and takes the fastest; times are remembered on disk
-    (docs/schedules.md).
+    (docs/schedules.md). `fast_math` computes f32 functions with the approximate instructions of the GPU
+    (docs/numerics.md).
     """
     opened = None
     if target is None:
