@@ -97,8 +97,12 @@ std::vector<Transposed> transposed(const ir::Graph& graph, const Fusion& fusion)
     if (!pointwise) continue;
     std::set<NodeId> results;
     for (const Expr& e : region.exprs) {
-      if (e.kind == Expr::Kind::reduce) results.insert(e.node);
+      for (const ExprId o : e.operands) {
+        const Expr& of_domain = region.exprs[static_cast<std::size_t>(o)];
+        if (e.varies && !of_domain.varies && of_domain.phase > 0) results.insert(of_domain.node);
+      }
     }
+    if (results.empty()) continue;
     wasted[{results.begin(), results.end()}] += bytes;
   }
   std::vector<Transposed> all;

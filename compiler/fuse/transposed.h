@@ -3,8 +3,8 @@
 //   y = permute(softmax(x))      threads walk along the rows of x, and each element of y is in another sector
 //
 // A pointwise region moves such data in tiles (schedule/tile.h). One that reduces does not: it can be faster to let it
-// write to a temporary as it walks, or read one, and to leave the rest to a pointwise region. What it reduces to is often
-// the smallest temporary, though the pointwise region then computes from the inputs again.
+// write to a temporary as it walks, or read one, and to leave the rest to a pointwise region. What a domain has once of what it
+// reduces is often the smallest temporary, though the pointwise region then computes from the inputs again.
 #pragma once
 
 #include <vector>

@@ -62,11 +62,13 @@ void set_threads(Schedule& s, const Region& region, int threads) {
 // apart. First those with few elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
-  // `to_combine`: instructions for what two threads have found when the domain stays in registers.
-  RowCandidates(const Region& region, const Target& target, int full, int team, int to_combine)
+  // When the domain stays in registers, threads exchange what they have found so often, and combining that of two of them takes so
+  // many instructions.
+  RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges, int to_combine)
       : region_(region),
         target_(target),
         size_(region.domain_size()),
+        exchanges_(exchanges),
         to_combine_(to_combine),
         heavy_(instructions_of(region) > kHeavy * static_cast<double>(region.domains() * size_)) {
     const std::int64_t inner = region.reduced.back().extent;
@@ -111,15 +113,15 @@ class RowCandidates {
   }
 
   // Two vectors of a thread keep enough bytes on their way, and more blocks that are small follow each other in the order of
-  // memory: softmax of 1024 f32 took 0.507 ms so and 0.522 with eight, layer_norm of 256 bf16 0.509 and 0.526. With a state to merge
-  // (log_softmax) four: 256 f32 were read at 98 % of the speed of a copy so, at 93 % with two. Elements of 16 bits leave less time
-  // to exchange: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256, and exponentials leave none: softmax of 1024 0.518 ms
-  // with eight vectors, 0.545 with four (H200, 2026-11).
+  // memory: rms_norm of 1024 f32 took 0.509 ms so and 0.516 with eight, layer_norm of 256 bf16 0.509 and 0.526. With exponentials
+  // (attention_softmax of 1024 f32 0.26 ms, 0.38 with two) or a state to merge (log_softmax of 256: 98 % of the speed of a copy, 93 % with
+  // two) four. Elements of 16 bits leave less time to exchange twice: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256;
+  // with exponentials none: softmax of 1024 0.518 ms with eight vectors, 0.545 with four (H200, 2026-11).
   int kept_threads(int cluster) const {
-    constexpr int kMerge = 20, kExchange = 10;  // instructions to combine
+    constexpr int kMerge = 20;  // instructions to combine
     if (narrow() && heavy_) return power_at_least(ceil_div(size_, kPreferred * cluster));
-    const int vectors = to_combine_ > kMerge ? 4 : 2;
-    const int most = narrow() && to_combine_ > kExchange ? kLeastThreads : 512;
+    const int vectors = heavy_ || to_combine_ > kMerge ? 4 : 2;
+    const int most = narrow() && exchanges_ > 1 ? kLeastThreads : 512;
     return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
   }
 
@@ -128,7 +130,7 @@ class RowCandidates {
     const std::int64_t rows = region_.domains() * region_.teams();
     s.threads_reduced = threads;
     s.threads_kept = 1;
-    const int least = s.keep == Keep::registers ? 2 * kWarp : kLeastThreads;
+    const int least = s.keep == Keep::registers && !(narrow() && heavy_) ? 2 * kWarp : kLeastThreads;
     while (s.threads_kept * threads < least && rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
       s.threads_kept *= 2;
     while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
@@ -231,17 +233,18 @@ class RowCandidates {
     constexpr std::int64_t kFewChunks = 16;
     const int few = size_ <= kShort ? 4 : 8;
     // More threads exchange more and mask more, for which 16-bit elements leave no time: logsumexp of 16384 took 0.324 ms by 32
-    // threads, 0.337 by 128 (H200, 2026-11).
+    // threads, 0.337 by 128. Few rows need more threads, with more loads of each: 2048 x 262144 0.332 ms (H200, 2026-11).
     const bool many = region_.domains() * region_.teams() * kWarp >= target_.multiprocessors * 1024;
-    const int preferred =
-        std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, narrow() && many ? kWarp : 512);
+    const int most = !narrow() ? 512 : many ? kWarp : 256;
+    const int chunk = narrow() && !many ? 2 * kChunk : kChunk;
+    const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, most);
     for (const auto& [times, by] : {std::pair{1, 1}, {1, 4}, {1, 2}, {2, 1}, {4, 1}}) {
       const int threads = preferred * times / by;
       if (threads < few || threads > kMostThreads) continue;
       if (threads != preferred && each(threads, s.cluster) < kLeast) continue;
-      const bool partly = size_ % (static_cast<std::int64_t>(threads) * kChunk) != 0;
-      if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * kChunk) add(s, threads, kChunk / 2);
-      add(s, threads, kChunk);
+      const bool partly = size_ % (static_cast<std::int64_t>(threads) * chunk) != 0;
+      if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * chunk) add(s, threads, chunk / 2);
+      add(s, threads, chunk);
     }
     // Of short rows that are not aligned all vectors would be masked.
     if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
@@ -253,6 +256,7 @@ class RowCandidates {
   const Region& region_;
   const Target& target_;
   std::int64_t size_;
+  int exchanges_;
   int to_combine_;
   bool heavy_;  // in instructions an element
   Schedule first_;
@@ -443,11 +447,13 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const int full = rows                  ? full_vector(all, region.reduced.back())
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
+  const Region& resident_form = forms.resident() != nullptr ? *forms.resident() : region;
   int to_combine = 0;
-  for (const Reduction& r : (forms.resident() != nullptr ? *forms.resident() : region).reductions)
+  for (const Reduction& r : resident_form.reductions)
     to_combine = std::max(to_combine, instructions_to_combine(region, r));
   const auto list = [&](const Region& form) {
-    return rows ? RowCandidates(form, target, full, bounds.team, to_combine).list()
+    return rows ? RowCandidates(form, target, full, bounds.team, exchanges_of(resident_form), to_combine)
+                      .list()
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
