@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "support/error.h"
 
@@ -89,11 +90,22 @@ Handle Values::evaluate(ExprId id, Step* step) {
   throw InternalError("an expression of no kind");
 }
 
-// x - max x: never above 0.
+// x - max x, or x - p with p = 0 where max x is -inf, else max x: never above 0.
 bool Values::is_below_maximum(ExprId id) const {
+  const auto is_map = [&](const Expr& e, ScalarOp op) { return e.kind == Expr::Kind::map && e.op == op; };
+  const auto is_constant = [&](ExprId c, double value) {
+    return stage_.expr(c).kind == Expr::Kind::constant && stage_.expr(c).value.f == value;
+  };
   const Expr& e = stage_.expr(id);
-  if (e.kind != Expr::Kind::map || e.op != ScalarOp::sub) return false;
-  const Expr& m = stage_.expr(e.operands[1]);
+  if (!is_map(e, ScalarOp::sub)) return false;
+  ExprId subtracted = e.operands[1];
+  if (const Expr& p = stage_.expr(subtracted); is_map(p, ScalarOp::select) && is_constant(p.operands[1], 0)) {
+    const Expr& test = stage_.expr(p.operands[0]);
+    if (is_map(test, ScalarOp::eq) && test.operands[0] == p.operands[2] &&
+        is_constant(test.operands[1], -std::numeric_limits<double>::infinity()))
+      subtracted = p.operands[2];
+  }
+  const Expr& m = stage_.expr(subtracted);
   if (m.kind != Expr::Kind::reduce || m.component != 0) return false;
   const Reduction& r = stage_.reduction(m.reduction);
   const bool largest = r.monoid == Monoid::max || r.monoid == Monoid::max_sumexp;

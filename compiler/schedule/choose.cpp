@@ -58,6 +58,17 @@ void set_threads(Schedule& s, const Region& region, int threads) {
   while (threads_of(s) > threads) (s.threads_kept > 1 ? s.threads_kept : s.threads_reduced) /= 2;
 }
 
+// Whether there is more to compute than goes on while elements are loaded and stored.
+bool is_heavy(const Region& region) {
+  constexpr double kInstructions = 10;  // for each element that is moved
+  double moved = 0;
+  for (const Expr& e : region.exprs)
+    moved += e.kind == Expr::Kind::load && e.varies && moves_with_domain(region, e) ? 1 : 0;
+  for (const Root& r : region.roots) moved += r.varies ? 1 : 0;
+  const auto elements = static_cast<double>(region.teams() * region.domains() * region.domain_size());
+  return instructions_of(region) > kInstructions * moved * elements;
+}
+
 // Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128; the model tells them
 // apart. First those with few elements a thread, kept in registers, without clusters.
 class RowCandidates {
@@ -70,7 +81,7 @@ class RowCandidates {
         size_(region.domain_size()),
         exchanges_(exchanges),
         to_combine_(to_combine),
-        heavy_(instructions_of(region) > kHeavy * static_cast<double>(region.domains() * size_)) {
+        heavy_(is_heavy(region)) {
     const std::int64_t inner = region.reduced.back().extent;
     first_.lanes_reduced = true;
     first_.vector = full;
@@ -101,7 +112,6 @@ class RowCandidates {
 
  private:
   static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
-  static constexpr double kHeavy = 20;
   static constexpr std::int64_t kLeast = 8, kPreferred = 64;  // elements of a thread
   // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
   static constexpr std::int64_t kOfCluster = 16384, kVeryLong = 1 << 18;
@@ -258,7 +268,7 @@ class RowCandidates {
   std::int64_t size_;
   int exchanges_;
   int to_combine_;
-  bool heavy_;  // in instructions an element
+  bool heavy_;  // in instructions
   Schedule first_;
   int most_cluster_ = 1;
   std::vector<Schedule> out_;
@@ -457,8 +467,9 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
-  if (const Region* resident = forms.resident(); resident != nullptr && region.phases() == 1) {
-    // Where one phase would do, no blocks share a domain so that it stays, nor is it spilled.
+  if (const Region* resident = forms.resident(); rows && resident != nullptr && region.phases() == 1) {
+    // Where one phase would do, no blocks share a domain so that it stays, nor is it spilled. Columns are not kept: the tail of
+    // gn_tail, 64 elements each, took at least 0.30 ms so and 0.26 as it comes (H200, 2026-11).
     std::vector<Schedule> staying = list(*resident);
     std::erase_if(
         staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1 || s.spill > 0; });

@@ -95,11 +95,6 @@ double exchange_instructions(const Region& region, const Schedule& s, const Exte
   return count * lanes * static_cast<double>(region.teams() * e.blocks * s.cluster) * threads_of(s);
 }
 
-bool moves_with_domain(const Region& region, const Expr& load) {
-  return std::any_of(region.kept.begin(), region.kept.end(),
-                     [&](const IndexVar& v) { return load.index.uses(v.id); });
-}
-
 // Of the bytes that neighbouring threads read together, what goes beyond them for each row that they read of.
 double segments(const Region& region, const Schedule& s) {
   int size = 1;

@@ -64,7 +64,7 @@ static bool is_copied_in_vectors(const Region& region, const Schedule& s, const 
   return e.index - rest == lane;
 }
 
-static bool moves_with_domain(const Region& region, const Expr& load) {
+bool moves_with_domain(const Region& region, const Expr& load) {
   return std::any_of(region.kept.begin(), region.kept.end(),
                      [&](const IndexVar& v) { return load.index.uses(v.id); });
 }
@@ -235,93 +235,6 @@ int live_registers(const Region& region) {
   int most = 0, live = 0;
   for (const int c : change) most = std::max(most, live += c);
   return most;
-}
-
-bool max_sumexp_as_sums(Region& r) {
-  const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
-  const auto is_map = [&](ExprId id, ScalarOp op) {
-    return at(id).kind == Expr::Kind::map && at(id).op == op;
-  };
-  const auto is_component = [&](ExprId id, int reduction, int component) {
-    return at(id).kind == Expr::Kind::reduce && at(id).reduction == reduction &&
-           at(id).component == component;
-  };
-  // q, the pivot of the state itself: m, or 0 where m is infinite.
-  const auto is_own_pivot = [&](ExprId q, int reduction) {
-    return is_map(q, ScalarOp::select) && is_map(at(q).operands[0], ScalarOp::isinf) &&
-           is_component(at(at(q).operands[0]).operands[0], reduction, 0) &&
-           is_component(at(q).operands[2], reduction, 0) &&
-           at(at(q).operands[1]).kind == Expr::Kind::constant;
-  };
-  const auto is_exp_of_difference = [&](ExprId id) {
-    return is_map(id, ScalarOp::exp) && is_map(at(id).operands[0], ScalarOp::sub);
-  };
-  // exp(q - m): what online multiplies with to get the sum that the program wrote.
-  const auto is_factor = [&](ExprId id, int reduction) {
-    if (!is_exp_of_difference(id)) return false;
-    const Expr& difference = at(at(id).operands[0]);
-    return is_own_pivot(difference.operands[0], reduction) &&
-           is_component(difference.operands[1], reduction, 0);
-  };
-  bool changed = false;
-  const int reductions = static_cast<int>(r.reductions.size());
-  for (int k = 0; k < reductions; ++k) {
-    const Reduction state = r.reductions[static_cast<std::size_t>(k)];
-    if (state.monoid != Monoid::max_sumexp || state.merge || !state.where.empty()) continue;
-    ExprId exponential = -1, own_exponential = -1;  // exp(x - m), exp(x - q)
-    std::vector<std::pair<ExprId, int>> sums;       // where a sum is needed, and its component
-    bool only_scaled = true;  // components are needed times the factor and not otherwise
-    const auto is_sum = [&](ExprId id) {
-      return at(id).kind == Expr::Kind::reduce && at(id).reduction == k && at(id).component > 0;
-    };
-    const auto size = static_cast<ExprId>(r.exprs.size());
-    for (ExprId id = 0; id < size; ++id) {
-      const Expr& e = at(id);
-      if (is_exp_of_difference(id) && at(e.operands[0]).operands[0] == state.operands[0]) {
-        const ExprId p = at(e.operands[0]).operands[1];
-        if (is_component(p, k, 0)) exponential = id;
-        if (is_own_pivot(p, k)) own_exponential = id;
-      }
-      for (std::size_t i = 0; i < e.operands.size(); ++i) {
-        if (!is_sum(e.operands[i])) continue;
-        if (e.kind == Expr::Kind::map && e.op == ScalarOp::mul && is_factor(e.operands[1 - i], k)) {
-          sums.emplace_back(id, at(e.operands[i]).component);
-        } else {
-          only_scaled = false;
-        }
-      }
-    }
-    for (const Root& root : r.roots) only_scaled = only_scaled && !is_sum(root.expr);
-    if (own_exponential >= 0) {
-      exponential = own_exponential;
-      sums.clear();
-      for (ExprId id = 0; id < size; ++id) {
-        if (is_sum(id)) sums.emplace_back(id, at(id).component);
-      }
-    } else if (!only_scaled) {
-      continue;
-    }
-    if (exponential < 0 || sums.empty()) continue;
-    for (const auto& [sum, component] : sums) {
-      ExprId summand = exponential;
-      if (component > 1) {
-        Expr product = at(exponential);
-        product.op = ScalarOp::mul;
-        product.operands = {exponential, state.operands[static_cast<std::size_t>(component) - 1]};
-        summand = static_cast<ExprId>(r.exprs.size());
-        r.exprs.push_back(std::move(product));
-      }
-      at(sum).kind = Expr::Kind::reduce;
-      at(sum).operands.clear();
-      at(sum).reduction = static_cast<int>(r.reductions.size());
-      at(sum).component = 0;
-      r.reductions.push_back({Monoid::sum, state.dtype, false, {summand}, {}, 0});
-    }
-    r.reductions[static_cast<std::size_t>(k)].monoid = Monoid::max;
-    r.reductions[static_cast<std::size_t>(k)].operands.resize(1);
-    changed = true;
-  }
-  return changed;
 }
 
 std::optional<Region> resident_form(const Region& region) {

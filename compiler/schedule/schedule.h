@@ -102,6 +102,8 @@ std::vector<ExprId> kept_values(const Region& region);
 DType kept_dtype(const Region& region, ExprId e);
 // Loads of the first phase that every domain has of its own, contiguous along the lanes: what can be copied ahead.
 std::vector<ExprId> loads_ahead(const Region& region, const Schedule& s);
+// Whether domains load different elements.
+bool moves_with_domain(const Region& region, const Expr& load);
 // Loads for the first phase that every domain has of its own, and has once.
 std::vector<ExprId> loads_once(const Region& region);
 // Loads that are the same for every domain, contiguous along the lanes: what can stay in shared memory.
@@ -127,7 +129,7 @@ std::int64_t registers_of(const Region& region, const Schedule& s);
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and a sum, and each moments
+// The region with each max_sumexp taken back to a maximum and sums (unless its exponentials are needed in another form), and each moments
 // to three sums (resident.h). Where a domain stays in registers another phase costs an exchange between threads, while the
 // one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
