@@ -6,7 +6,7 @@
 
 namespace bz::compiler {
 
-// Rewrites each max_sumexp whose exponentials are needed again, or not at all, to a maximum and sums. Whether there was one.
+// Rewrites each max_sumexp whose exponentials are needed again, or that is all there is, to a maximum and sums. Whether there was one.
 bool max_sumexp_as_sums(Region& r);
 // Rewrites the first moments to sums of the differences to the first element, of the deviations from that mean, and of their
 // squares. Whether there was one. What it

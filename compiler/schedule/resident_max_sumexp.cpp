@@ -68,6 +68,7 @@ bool max_sumexp_as_sums(Region& r) {
            is_component(difference.operands[1], reduction, 0);
   };
   bool changed = false;
+  const int phases = r.phases();
   const int reductions = static_cast<int>(r.reductions.size());
   for (int k = 0; k < reductions; ++k) {
     const Reduction state = r.reductions[static_cast<std::size_t>(k)];
@@ -96,8 +97,9 @@ bool max_sumexp_as_sums(Region& r) {
       }
     }
     for (const Root& root : r.roots) only_scaled = only_scaled && !is_sum(root.expr);
-    if (exponential < 0 && own_exponential < 0 && state.operands.size() == 1) {
-      changed |= sum_again(r, k);
+    if (exponential < 0 && own_exponential < 0) {
+      // Another exchange between threads is not worth it where there are several already: log_softmax keeps its state.
+      changed |= phases == 1 && state.operands.size() == 1 && sum_again(r, k);
       continue;
     }
     if (own_exponential >= 0) {

@@ -129,7 +129,7 @@ std::int64_t registers_of(const Region& region, const Schedule& s);
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each max_sumexp taken back to a maximum and sums (unless its exponentials are needed in another form), and each moments
+// The region with each max_sumexp whose exponentials are needed again, or that is all there is, taken back to a maximum and sums, and each moments
 // to three sums (resident.h). Where a domain stays in registers another phase costs an exchange between threads, while the
 // one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region);
