@@ -280,12 +280,17 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
   const std::int64_t size = region.domain_size(), columns = region.domains() * region.teams();
   const std::int64_t inner = region.kept.empty() ? 1 : region.kept.back().extent;
   const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
+  double bytes = 0;
+  for (const Access& a : accesses(region)) bytes += static_cast<double>(a.bytes());
+  const bool computes =
+      region.phases() == 1 && arithmetic_seconds(region, target) > bytes / target.dram_bytes_per_second;
   for (const int widest : {full, std::max(1, full / 4)}) {
     Schedule s;
     s.vector = widest;
     // Every lane has partial results of its own, so narrow vectors leave more registers for loads in flight: 8 bytes took
-    // 444 us where 16 took 473, in the logsumexp kernel of gn_tail (H200, 2026-11).
-    if (!region.reduced.empty()) s.vector = std::max(1, widest / (region.phases() > 1 ? 4 : 2));
+    // 444 us where 16 took 473, in the logsumexp kernel of gn_tail. Where arithmetic takes longer than loading, as there, a lane
+    // each with twice as many elements between two combinations is 2 % faster still (H200, 2026-11).
+    if (!region.reduced.empty()) s.vector = std::max(1, widest / (region.phases() > 1 || computes ? 4 : 2));
     if (region.kept.size() > 1) {
       while (inner % s.vector != 0) s.vector /= 2;
     }
@@ -301,26 +306,26 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
     // Threads that it takes to keep a domain in registers.
     const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
     // A thread has its first elements in flight together; to combine with other threads takes longer than to add them.
-    constexpr int kTogether = 8;
+    const int together = computes ? 16 : 8;
     s.threads_reduced =
         std::min(32, vectors * least >= wanted_threads
                          ? least
-                         : power_at_most(std::min(ceil_div(size, kTogether), wanted_threads / vectors)));
+                         : power_at_most(std::min(ceil_div(size, together), wanted_threads / vectors)));
     s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
     s.threads_kept =
         std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
     const auto add = [&] {
-      s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), kTogether);
+      s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), together);
       add_with_keeps(out, s, region);
     };
-    if (region.phases() > 1 && 2 * s.threads_reduced <= 32 && size >= 4 * kTogether * s.threads_reduced) {
+    if (region.phases() > 1 && 2 * s.threads_reduced <= 32 && size >= 4 * together * s.threads_reduced) {
       s.threads_reduced *= 2;  // 32 elements a thread leave registers for more blocks
       add();
       s.threads_reduced /= 2;
     }
     // Rows of columns that are not aligned are read in whole lines by blocks that have several of them under way: sums over
     // the middle axis of 128 x 4096 x 4095 took 2.05 ms so, and 2.45 with one (H200, 2026-11).
-    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * kTogether && vectors >= 1024)
+    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * together && vectors >= 1024)
       s.threads_reduced = std::max(s.threads_reduced, 8);
     add();
   }

@@ -168,8 +168,7 @@ int resident_blocks(const Region& region, const Schedule& s, const Target& targe
   const std::int64_t threads = threads_of(s);
   const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
   const std::int64_t blocks =
-      std::min({target.threads_per_multiprocessor / threads,
-                target.registers_per_multiprocessor / (threads * registers_of(region, s)),
+      std::min({target.threads_per_multiprocessor / threads, blocks_by_registers(region, s, target),
                 target.shared_per_multiprocessor / shared, std::int64_t{target.blocks_per_multiprocessor}});
   return static_cast<int>(std::max<std::int64_t>(1, blocks));
 }

@@ -374,10 +374,19 @@ std::int64_t registers_of(const Region& region, const Schedule& s) {
   return std::min<std::int64_t>(255, registers);
 }
 
+// Each of the four schedulers of a multiprocessor has registers of its own, which a warp gets in units of 8 a thread: a 41st warp may
+// not fit where 42 warps' worth of registers are there in all.
+std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const Target& target) {
+  constexpr std::int64_t kSchedulers = 4, kUnit = 8, kWarp = 32;
+  const std::int64_t of_warp = ceil_div(registers_of(region, s), kUnit) * kUnit * kWarp;
+  const std::int64_t warps = kSchedulers * (target.registers_per_multiprocessor / kSchedulers / of_warp);
+  return warps / ceil_div(threads_of(s), kWarp);
+}
+
 int blocks_together(const Region& region, const Schedule& s, const Target& target) {
   if (s.keep != Keep::registers) return 1;
   const int threads = threads_of(s);
-  std::int64_t blocks = target.registers_per_multiprocessor / (threads * registers_of(region, s));
+  std::int64_t blocks = blocks_by_registers(region, s, target);
   if (s.prefetch > 0 || s.spill > 0) {
     const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
     blocks = std::min(blocks, target.shared_per_multiprocessor / shared);

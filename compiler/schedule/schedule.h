@@ -126,6 +126,8 @@ std::vector<ExprId> targets_of(const Region& region, int phase);
 std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep keep);
 // Registers of a thread, estimated: what it keeps of a domain, or else the loads that it has in flight.
 std::int64_t registers_of(const Region& region, const Schedule& s);
+// Blocks whose registers a multiprocessor has.
+std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const Target& target);
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
