@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks Braze on a CUDA device and prints a report; bench/compare.py measures it.
 #
-#   bench/gpu.sh FOLDER [check|sanitize ...]      FOLDER holds the executables braze and the examples
+#   bench/gpu.sh FOLDER [check|sanitize ...]      FOLDER holds the executables braze and the examples; run it from the repository
 #
 # check     every example at full size, as the C++ program and as `braze run --check`, with --fast-math too
 # sanitize  small sizes of the same under compute-sanitizer, memory and races
@@ -36,6 +36,8 @@ log_softmax_rows --size R=3 --size D=100003
 log_softmax_rows --size R=300 --size D=30011
 hand_written_softmax --size R=40 --size D=5000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,cluster=2,spill=4,keep=registers
 hand_written_softmax --size R=400 --size D=5000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,cluster=4,prefetch=1,keep=registers
+tests/fusion/bf16_layer_norm.braze --size R=700 --size D=4096 --schedule=lanes=reduced,vector=8,reduced=64,unroll=2,cluster=4,prefetch=1,parameters=shared,keep=registers
+tests/fusion/softmax_transposed.braze --size R=512 --size D=768
 gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }

@@ -290,8 +290,10 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
   const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
   double bytes = 0;
   for (const Access& a : accesses(region)) bytes += static_cast<double>(a.bytes());
-  const bool computes =
-      region.phases() == 1 && arithmetic_seconds(region, target) > bytes / target.dram_bytes_per_second;
+  // By how much more arithmetic takes than moving the data.
+  constexpr double kComputes = 1.5;
+  const bool computes = region.phases() == 1 &&
+                        arithmetic_seconds(region, target) > kComputes * bytes / target.dram_bytes_per_second;
   for (const int widest : {full, std::max(1, full / 4)}) {
     Schedule s;
     s.vector = widest;
