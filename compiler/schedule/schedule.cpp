@@ -293,6 +293,10 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   }
   if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1 || s.cluster > 1))
     return "nothing is reduced";
+  if (s.cluster > target.max_cluster && target.ptx != 0 && target.ptx < kClusterPtx && target.sm >= 90) {
+    return fmt::format("clusters of {} blocks, which need PTX {}.{} or newer, and it is {}.{}", s.cluster,
+                       kClusterPtx / 10, kClusterPtx % 10, target.ptx / 10, target.ptx % 10);
+  }
   if (s.cluster > target.max_cluster)
     return fmt::format("clusters of {} blocks, the device has them up to {}", s.cluster, target.max_cluster);
   if (s.cluster > s.threads_reduced) {
