@@ -1,30 +1,18 @@
-// Which schedule: candidates for the shape at hand, best first, and an estimate of the time.
+// Which schedule: of the candidates those that can serve, and the one that takes the least time.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
+#include "compiler/schedule/candidates.h"
 #include "compiler/schedule/predict.h"
-#include "compiler/schedule/tile.h"
 #include "support/error.h"
 
 namespace bz::compiler {
 namespace {
-
-// Powers of two. Nothing that they count has more than the largest of them: threads, elements of a thread.
-constexpr std::int64_t kMostPower = 1 << 30;
-int power_at_least(std::int64_t n) {
-  return static_cast<int>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(n, 1, kMostPower))));
-}
-int power_at_most(std::int64_t n) {
-  return static_cast<int>(
-      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(n, 1, kMostPower))));
-}
 
 // Elements in 16 bytes of the widest type that is contiguous along the variable.
 int full_vector(const std::vector<Access>& all, const IndexVar& v) {
@@ -33,17 +21,6 @@ int full_vector(const std::vector<Access>& all, const IndexVar& v) {
     if (contiguous_along(a.offset, v)) size = std::max(size, size_of(a.dtype));
   }
   return size == 1 ? 4 : 16 / size;
-}
-
-void add_with_keeps(std::vector<Schedule>& out, Schedule s, const Region& region) {
-  if (region.phases() > 1) {
-    for (const Keep keep : {Keep::registers, Keep::shared}) {
-      s.keep = keep;
-      out.push_back(s);
-    }
-  }
-  s.keep = Keep::nothing;
-  out.push_back(s);
 }
 
 // Makes the block have so many threads: more domains as long as there are, then more threads a domain, or fewer of both.
@@ -56,334 +33,6 @@ void set_threads(Schedule& s, const Region& region, int threads) {
         2;
   }
   while (threads_of(s) > threads) (s.threads_kept > 1 ? s.threads_kept : s.threads_reduced) /= 2;
-}
-
-// Whether there is more to compute than goes on while elements are loaded and stored.
-bool is_heavy(const Region& region) {
-  constexpr double kInstructions = 10;  // for each element that is moved
-  double moved = 0;
-  for (const Expr& e : region.exprs)
-    moved += e.kind == Expr::Kind::load && e.varies && moves_with_domain(region, e) ? 1 : 0;
-  for (const Root& r : region.roots) moved += r.varies ? 1 : 0;
-  const auto elements = static_cast<double>(region.teams() * region.domains() * region.domain_size());
-  return instructions_of(region) > kInstructions * moved * elements;
-}
-
-// Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128; the model tells them
-// apart. First those with few elements a thread, kept in registers, without clusters.
-class RowCandidates {
- public:
-  // When the domain stays in registers, threads exchange what they have found so often, and combining that of two of them takes so
-  // many instructions.
-  RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges, int to_combine)
-      : region_(region),
-        target_(target),
-        size_(region.domain_size()),
-        exchanges_(exchanges),
-        to_combine_(to_combine),
-        heavy_(is_heavy(region)) {
-    const std::int64_t inner = region.reduced.back().extent;
-    first_.lanes_reduced = true;
-    first_.vector = full;
-    if (region.reduced.size() > 1) {
-      while (inner % first_.vector != 0) first_.vector /= 2;
-    }
-    first_.vector = std::min(first_.vector, power_at_least(size_));
-    // A team with fewer domains than blocks shares each among all of them.
-    if (team > 1 && region.domains() < team &&
-        size_ >= static_cast<std::int64_t>(team) * kWarp * first_.vector) {
-      first_.cluster = team;
-    }
-    most_cluster_ = team > 1 ? first_.cluster : target.max_cluster;
-  }
-
-  std::vector<Schedule> list() {
-    if (region_.phases() > 1) {
-      for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
-      if (!extent_of(region_, first_).shifted && !parameter_loads(region_, first_).empty())
-        add_kept(Keep::registers, 1, /*parameters_shared=*/true);
-      if (size_ >= kOfCluster) prefer_small_blocks();
-      // Shared memory holds more, and takes the forms of few phases with it.
-      if (out_.empty()) add_kept(Keep::shared);
-    }
-    add_streaming();
-    return std::move(out_);
-  }
-
- private:
-  static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
-  static constexpr std::int64_t kLeast = 8, kPreferred = 64;  // elements of a thread
-  // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
-  static constexpr std::int64_t kOfCluster = 16384, kVeryLong = 1 << 18;
-
-  bool narrow() const { return first_.vector > 4; }  // elements of 16 bits
-
-  std::int64_t each(int threads, int cluster) const {
-    return ceil_div(size_, static_cast<std::int64_t>(threads) * cluster);
-  }
-
-  // Two vectors of a thread keep enough bytes on their way, and more blocks that are small follow each other in the order of
-  // memory: rms_norm of 1024 f32 took 0.509 ms so and 0.516 with eight, layer_norm of 256 bf16 0.509 and 0.526. With exponentials
-  // (attention_softmax of 1024 f32 0.26 ms, 0.38 with two) or a state to merge (log_softmax of 256: 98 % of the speed of a copy, 93 % with
-  // two) four. Elements of 16 bits leave less time to exchange twice: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256;
-  // with exponentials none: softmax of 1024 0.518 ms with eight vectors, 0.545 with four (H200, 2026-11).
-  int kept_threads(int cluster) const {
-    constexpr int kMerge = 20;  // instructions to combine
-    if (narrow() && heavy_) return power_at_least(ceil_div(size_, kPreferred * cluster));
-    const int vectors = heavy_ || to_combine_ > kMerge ? 4 : 2;
-    const int most = narrow() && exchanges_ > 1 ? kLeastThreads : 512;
-    return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
-  }
-
-  // Small domains share a block, as long as all multiprocessors have work. `chunk`: elements between two combinations.
-  void add(Schedule s, int threads, int chunk) {
-    const std::int64_t rows = region_.domains() * region_.teams();
-    s.threads_reduced = threads;
-    s.threads_kept = 1;
-    const int least = s.keep == Keep::registers && !(narrow() && heavy_) ? 2 * kWarp : kLeastThreads;
-    while (s.threads_kept * threads < least && rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
-      s.threads_kept *= 2;
-    while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
-    const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
-    s.unroll = std::clamp(chunk / s.vector, 1, std::min(kMostUnroll, power_at_least(vectors)));
-    out_.push_back(s);
-  }
-
-  void add_kept(Keep keep, int prefetch = 0, bool parameters_shared = false) {
-    constexpr std::int64_t kChunk = 16, kOfBlock = 4096;  // elements
-    Schedule s = first_;
-    s.keep = keep;
-    s.prefetch = prefetch;
-    s.parameters_shared = parameters_shared;
-    for (int cluster = first_.cluster; cluster <= most_cluster_; cluster *= 2) {
-      s.cluster = cluster;
-      if (cluster > first_.cluster && size_ < std::max(kOfCluster, cluster * kOfBlock)) break;
-      if (keep == Keep::shared) {
-        add(s, std::min(kMostThreads, std::max(64, power_at_least(each(32, cluster)))), kChunk);
-        continue;
-      }
-      const int preferred = std::clamp(kept_threads(cluster), 1, kMostThreads);
-      for (const auto& [times, by] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {8, 1}, {1, 4}}) {
-        const int threads = preferred * times / by;
-        const Range range = kept_range(s, threads);
-        if (threads < range.threads || threads > range.most_threads) continue;
-        if (each(threads, cluster) >= std::min(range.least, size_) && each(threads, cluster) <= range.most)
-          add(s, threads, kChunk);
-        if (prefetch == 0 && threads >= kLeastThreads) add_spilled(s, threads, kChunk);
-      }
-    }
-  }
-
-  // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
-  // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11). Rows of 16 bits
-  // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
-  // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71. Where parameters stay in shared memory
-  // there is one block a multiprocessor, and rms_norm of 262144 bf16 took 0.57.
-  void prefer_small_blocks() {
-    const bool aligned = size_ % first_.vector == 0;
-    const int preferred = narrow() ? kLeastThreads : 2 * kLeastThreads;
-    const auto rank = [&](const Schedule& s) {
-      if (s.parameters_shared) return std::pair(narrow() && size_ >= kVeryLong ? -1 : 8, -s.threads_reduced);
-      const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
-      const int spills = s.spill > 0 ? 1 : 0;
-      if (narrow() && !aligned) return std::pair(1 - spills, distance);
-      return narrow() && !heavy_ ? std::pair(spills, distance) : std::pair(distance, spills);
-    };
-    std::stable_sort(out_.begin(), out_.end(),
-                     [&](const Schedule& a, const Schedule& b) { return rank(a) < rank(b); });
-  }
-
-  // With so many vectors in shared memory that registers hold at most 64 to 80 elements, with room for what is being computed.
-  void add_spilled(Schedule s, int threads, int chunk) {
-    const std::int64_t registers = s.vector > 4 || heavy_ ? 64 : 80;
-    const std::int64_t most = s.vector > 4 ? 192 : 128;
-    const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
-    // A block that fills a multiprocessor is slower than reading again when there is little to compute: layer_norm of 2^20 f32 took
-    // 0.89 ms so, 0.84 otherwise; softmax 0.74 and 0.79.
-    constexpr std::int64_t kHalf = 48 << 10;  // elements of a block
-    if (!heavy_ && vectors * s.vector * threads > kHalf) return;
-    if (vectors * s.vector <= registers || vectors * s.vector > most) return;
-    s.spill = power_at_least(vectors - registers / s.vector);
-    if (s.spill < vectors) add(s, threads, chunk);
-  }
-
-  // Threads, and elements of each, that are worth a prediction. Reading ahead gains where the elements in registers leave room
-  // and rows have 16 bits: layer_norm of 2048 x 262144 took 0.69 ms so and 0.72 otherwise, rms_norm 0.58 and 0.61; rows of
-  // f32 were up to 20 % slower. With the parameters in shared memory longer rows gain more, and f32 that has two of them:
-  // layer_norm of 2048 x 262144 bf16 took 0.61 ms, of 1024 x 262144 f32 0.61 instead of 0.65, but of 65536 f32 0.58 instead of
-  // 0.55 (H200, 2026-11).
-  struct Range {
-    int threads, most_threads;
-    std::int64_t least, most;
-  };
-  Range kept_range(const Schedule& s, int threads) const {
-    const bool narrow = s.vector > 4;
-    if (s.parameters_shared)
-      return {kLeastThreads, size_ < (narrow ? kVeryLong / 4 : kVeryLong) ? 0 : narrow ? 512 : 256, 16, 96};
-    if (s.prefetch > 0) return {256, narrow && s.cluster > 1 ? 512 : 0, 16, 64};
-    // Exponentials that are taken beside 128 elements find no registers: log_softmax of 16384 bf16 took 0.61 ms so, 0.52 with
-    // half of them in shared memory; layer_norm 0.52 and 0.54. Nor do scales beside as many f32: rms_norm of 30522 took 0.56 ms, 0.52
-    // with fewer.
-    if (s.cluster == 1) return {1, kMostThreads, 8, narrow == heavy_ ? 96 : 128};
-    if (narrow) return {kLeastThreads, kMostThreads, 16, !heavy_ && threads == kLeastThreads ? 128 : 96};
-    // Scales that are loaded beside 96 elements find no registers: layer_norm of 393216 f32 took 0.78 ms so, 0.71 with a few of
-    // them in shared memory; softmax 0.54 and 0.56.
-    return {kLeastThreads, kMostThreads, 16, heavy_ ? 96 : 80};
-  }
-
-  void add_streaming() {
-    constexpr int kChunk = 32, kShort = 256;
-    Schedule s = first_;
-    if (region_.phases() > 1) {
-      for (const int threads : {512, 1024})
-        add(s, std::min(threads, std::max(kWarp, power_at_least(each(kLeast, 1)))), kChunk / 2);
-      // Few rows at a time, which L2 has when they are read again; with one exchange, which the blocks of a cluster wait for: rms_norm
-      // of 512 x 2^20 bf16 took 0.72 ms so and 0.80 by single blocks, log_softmax 0.76 and 0.84, layer_norm 0.97 and 0.83 (H200,
-      // 2026-11).
-      if (narrow() && exchanges_ == 1 && size_ >= 4 * kVeryLong && most_cluster_ > 1) {
-        s.cluster = most_cluster_;
-        add(s, heavy_ ? 512 : 1024, kChunk / 2);
-        std::rotate(out_.begin(), out_.end() - 1, out_.end());
-      }
-      return;
-    }
-    // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
-    constexpr std::int64_t kFewChunks = 16;
-    const int few = size_ <= kShort ? 4 : 8;
-    // More threads exchange more and mask more, for which 16-bit elements leave no time: logsumexp of 16384 took 0.324 ms by 32
-    // threads, 0.337 by 128. Few rows need more threads, with more loads of each: 2048 x 262144 0.332 ms (H200, 2026-11).
-    const bool many = region_.domains() * region_.teams() * kWarp >= target_.multiprocessors * 1024;
-    const int most = !narrow() ? 512 : many ? kWarp : 256;
-    const int chunk = narrow() && !many ? 2 * kChunk : kChunk;
-    const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, most);
-    for (const auto& [times, by] : {std::pair{1, 1}, {1, 4}, {1, 2}, {2, 1}, {4, 1}}) {
-      const int threads = preferred * times / by;
-      if (threads < few || threads > kMostThreads) continue;
-      if (threads != preferred && each(threads, s.cluster) < kLeast) continue;
-      const bool partly = size_ % (static_cast<std::int64_t>(threads) * chunk) != 0;
-      if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * chunk) add(s, threads, chunk / 2);
-      add(s, threads, chunk);
-    }
-    // Of short rows that are not aligned all vectors would be masked.
-    if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
-      s.vector = 1;
-      for (const int threads : {1, 2, 4, 8}) add(s, threads, kMostUnroll);
-    }
-  }
-
-  const Region& region_;
-  const Target& target_;
-  std::int64_t size_;
-  int exchanges_;
-  int to_combine_;
-  bool heavy_;  // in instructions
-  Schedule first_;
-  int most_cluster_ = 1;
-  std::vector<Schedule> out_;
-};
-
-// Columns: threads along a kept variable; more threads share a domain when there are too few columns.
-std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team) {
-  std::vector<Schedule> out;
-  const std::int64_t size = region.domain_size(), columns = region.domains() * region.teams();
-  const std::int64_t inner = region.kept.empty() ? 1 : region.kept.back().extent;
-  const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
-  double bytes = 0;
-  for (const Access& a : accesses(region)) bytes += static_cast<double>(a.bytes());
-  // By how much more arithmetic takes than moving the data.
-  constexpr double kComputes = 1.5;
-  const bool computes = region.phases() == 1 &&
-                        arithmetic_seconds(region, target) > kComputes * bytes / target.dram_bytes_per_second;
-  for (const int widest : {full, std::max(1, full / 4)}) {
-    Schedule s;
-    s.vector = widest;
-    // Every lane has partial results of its own, so narrow vectors leave more registers for loads in flight: 8 bytes took
-    // 444 us where 16 took 473, in the logsumexp kernel of gn_tail. Where arithmetic takes longer than loading, as there, a lane
-    // each with twice as many elements between two combinations is 2 % faster still (H200, 2026-11).
-    if (!region.reduced.empty()) s.vector = std::max(1, widest / (region.phases() > 1 || computes ? 4 : 2));
-    if (region.kept.size() > 1) {
-      while (inner % s.vector != 0) s.vector /= 2;
-    }
-    // Fewer elements a thread when that would leave multiprocessors idle.
-    while (s.vector > 1 && columns / s.vector * std::min<std::int64_t>(size, 32) < wanted_threads / 4)
-      s.vector /= 2;
-    const std::int64_t vectors = std::max<std::int64_t>(1, columns / s.vector);
-    if (region.reduced.empty()) {
-      s.threads_kept = std::clamp(power_at_least(vectors), 32, 256);
-      out.push_back(s);
-      continue;
-    }
-    // Threads that it takes to keep a domain in registers.
-    const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
-    // A thread has its first elements in flight together; to combine with other threads takes longer than to add them.
-    const int together = computes ? 16 : 8;
-    s.threads_reduced =
-        std::min(32, vectors * least >= wanted_threads
-                         ? least
-                         : power_at_most(std::min(ceil_div(size, together), wanted_threads / vectors)));
-    s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
-    s.threads_kept =
-        std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
-    const auto add = [&] {
-      s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), together);
-      add_with_keeps(out, s, region);
-    };
-    if (region.phases() > 1 && 2 * s.threads_reduced <= 32 && size >= 4 * together * s.threads_reduced) {
-      s.threads_reduced *= 2;  // 32 elements a thread leave registers for more blocks
-      add();
-      s.threads_reduced /= 2;
-    }
-    // Rows of columns that are not aligned are read in whole lines by blocks that have several of them under way: sums over
-    // the middle axis of 128 x 4096 x 4095 took 2.05 ms so, and 2.45 with one (H200, 2026-11).
-    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * together && vectors >= 1024)
-      s.threads_reduced = std::max(s.threads_reduced, 8);
-    add();
-  }
-  return out;
-}
-
-// Whether sectors that are moved for a few of their elements take half as long again as all elements would, and a tile
-// would move them whole.
-bool wants_tile(const Region& region, const std::vector<Access>& all, const Tile& tile) {
-  double useful = 0, wasted = 0;
-  for (const Access& a : all) {
-    const auto bytes = static_cast<double>(a.bytes());
-    useful += bytes;
-    if (contiguous_along(a.offset, tile.along.var) || contiguous_along(a.offset, tile.across.var))
-      wasted += bytes * (sectors_per_element(a, region.kept) - 1);
-  }
-  return wasted > useful / 2;
-}
-
-// Tiles: rows of 256 bytes, and 4 to 8 vectors of a thread on their way; less where there are few tiles, or much to have
-// in registers or in shared memory.
-std::vector<Schedule> tile_candidates(const Region& region, const std::vector<Access>& all,
-                                      const Target& target) {
-  constexpr std::int64_t kSharedBytes = 64 << 10, kRegisters = 64;  // for what is on its way
-  constexpr int kRowBytes = 256, kLeastRowBytes = 64;
-  int widest = 1;
-  std::int64_t loads = 0;
-  for (const Access& a : all) {
-    widest = std::max(widest, size_of(a.dtype));
-    loads += a.load >= 0 ? 1 : 0;
-  }
-  Schedule s;
-  s.vector = 16;
-  s.tile = std::min(128, kRowBytes / widest);
-  std::optional<Tile> t = tile_of(region, s);
-  if (!t || !wants_tile(region, all, *t)) return {};
-  while (s.tile * widest > kLeastRowBytes &&
-         (tile_bytes(region, *t) > kSharedBytes || tile_blocks(region, *t) < target.multiprocessors)) {
-    s.tile /= 2;
-    t = tile_of(region, s);
-  }
-  s.vector = std::max(t->along.vector, t->across.vector);
-  const std::int64_t elements = t->along.size * t->across.size;
-  s.threads_kept = std::clamp(power_at_most(elements / (4 * s.vector)), 32, 256);
-  const int narrow = std::min(t->along.vector, t->across.vector);
-  s.unroll = std::min(16, power_at_most(elements / (s.threads_kept * narrow)));
-  while (s.unroll > 1 && loads * s.unroll * narrow * std::max(1, widest / 4) > kRegisters) s.unroll /= 2;
-  return {s};
 }
 
 // Those that can serve with their predicted times, and those that cannot with the reason.
@@ -477,8 +126,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   for (const Reduction& r : resident_form.reductions)
     to_combine = std::max(to_combine, instructions_to_combine(region, r));
   const auto list = [&](const Region& form) {
-    return rows ? RowCandidates(form, target, full, bounds.team, exchanges_of(resident_form), to_combine)
-                      .list()
+    return rows ? row_candidates(form, target, full, bounds.team, exchanges_of(resident_form), to_combine)
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);

@@ -1,0 +1,125 @@
+#include "compiler/schedule/candidates.h"
+
+#include "compiler/fuse/cost.h"
+#include "compiler/schedule/tile.h"
+
+namespace bz::compiler {
+namespace {
+
+void add_with_keeps(std::vector<Schedule>& out, Schedule s, const Region& region) {
+  if (region.phases() > 1) {
+    for (const Keep keep : {Keep::registers, Keep::shared}) {
+      s.keep = keep;
+      out.push_back(s);
+    }
+  }
+  s.keep = Keep::nothing;
+  out.push_back(s);
+}
+
+// Whether sectors that are moved for a few of their elements take half as long again as all elements would, and a tile
+// would move them whole.
+bool wants_tile(const Region& region, const std::vector<Access>& all, const Tile& tile) {
+  double useful = 0, wasted = 0;
+  for (const Access& a : all) {
+    const auto bytes = static_cast<double>(a.bytes());
+    useful += bytes;
+    if (contiguous_along(a.offset, tile.along.var) || contiguous_along(a.offset, tile.across.var))
+      wasted += bytes * (sectors_per_element(a, region.kept) - 1);
+  }
+  return wasted > useful / 2;
+}
+
+}  // namespace
+
+std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team) {
+  std::vector<Schedule> out;
+  const std::int64_t size = region.domain_size(), columns = region.domains() * region.teams();
+  const std::int64_t inner = region.kept.empty() ? 1 : region.kept.back().extent;
+  const std::int64_t wanted_threads = static_cast<std::int64_t>(target.multiprocessors) * 1024;
+  double bytes = 0;
+  for (const Access& a : accesses(region)) bytes += static_cast<double>(a.bytes());
+  // By how much more arithmetic takes than moving the data.
+  constexpr double kComputes = 1.5;
+  const bool computes = region.phases() == 1 &&
+                        arithmetic_seconds(region, target) > kComputes * bytes / target.dram_bytes_per_second;
+  for (const int widest : {full, std::max(1, full / 4)}) {
+    Schedule s;
+    s.vector = widest;
+    // Every lane has partial results of its own, so narrow vectors leave more registers for loads in flight: 8 bytes took
+    // 444 us where 16 took 473, in the logsumexp kernel of gn_tail. Where arithmetic takes longer than loading, as there, a lane
+    // each with twice as many elements between two combinations is 2 % faster still (H200, 2026-11).
+    if (!region.reduced.empty()) s.vector = std::max(1, widest / (region.phases() > 1 || computes ? 4 : 2));
+    if (region.kept.size() > 1) {
+      while (inner % s.vector != 0) s.vector /= 2;
+    }
+    // Fewer elements a thread when that would leave multiprocessors idle.
+    while (s.vector > 1 && columns / s.vector * std::min<std::int64_t>(size, 32) < wanted_threads / 4)
+      s.vector /= 2;
+    const std::int64_t vectors = std::max<std::int64_t>(1, columns / s.vector);
+    if (region.reduced.empty()) {
+      s.threads_kept = std::clamp(power_at_least(vectors), 32, 256);
+      out.push_back(s);
+      continue;
+    }
+    // Threads that it takes to keep a domain in registers.
+    const int least = region.phases() == 1 || size <= 32 ? 1 : power_at_least(ceil_div(size * s.vector, 64));
+    // A thread has its first elements in flight together; to combine with other threads takes longer than to add them.
+    const int together = computes ? 16 : 8;
+    s.threads_reduced =
+        std::min(32, vectors * least >= wanted_threads
+                         ? least
+                         : power_at_most(std::min(ceil_div(size, together), wanted_threads / vectors)));
+    s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
+    s.threads_kept =
+        std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
+    const auto add = [&] {
+      s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), together);
+      add_with_keeps(out, s, region);
+    };
+    if (region.phases() > 1 && 2 * s.threads_reduced <= 32 && size >= 4 * together * s.threads_reduced) {
+      s.threads_reduced *= 2;  // 32 elements a thread leave registers for more blocks
+      add();
+      s.threads_reduced /= 2;
+    }
+    // Rows of columns that are not aligned are read in whole lines by blocks that have several of them under way: sums over
+    // the middle axis of 128 x 4096 x 4095 took 2.05 ms so, and 2.45 with one (H200, 2026-11).
+    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * together && vectors >= 1024)
+      s.threads_reduced = std::max(s.threads_reduced, 8);
+    add();
+  }
+  return out;
+}
+
+// Tiles: rows of 256 bytes, and 4 to 8 vectors of a thread on their way; less where there are few tiles, or much to have
+// in registers or in shared memory.
+std::vector<Schedule> tile_candidates(const Region& region, const std::vector<Access>& all,
+                                      const Target& target) {
+  constexpr std::int64_t kSharedBytes = 64 << 10, kRegisters = 64;  // for what is on its way
+  constexpr int kRowBytes = 256, kLeastRowBytes = 64;
+  int widest = 1;
+  std::int64_t loads = 0;
+  for (const Access& a : all) {
+    widest = std::max(widest, size_of(a.dtype));
+    loads += a.load >= 0 ? 1 : 0;
+  }
+  Schedule s;
+  s.vector = 16;
+  s.tile = std::min(128, kRowBytes / widest);
+  std::optional<Tile> t = tile_of(region, s);
+  if (!t || !wants_tile(region, all, *t)) return {};
+  while (s.tile * widest > kLeastRowBytes &&
+         (tile_bytes(region, *t) > kSharedBytes || tile_blocks(region, *t) < target.multiprocessors)) {
+    s.tile /= 2;
+    t = tile_of(region, s);
+  }
+  s.vector = std::max(t->along.vector, t->across.vector);
+  const std::int64_t elements = t->along.size * t->across.size;
+  s.threads_kept = std::clamp(power_at_most(elements / (4 * s.vector)), 32, 256);
+  const int narrow = std::min(t->along.vector, t->across.vector);
+  s.unroll = std::min(16, power_at_most(elements / (s.threads_kept * narrow)));
+  while (s.unroll > 1 && loads * s.unroll * narrow * std::max(1, widest / 4) > kRegisters) s.unroll /= 2;
+  return {s};
+}
+
+}  // namespace bz::compiler
