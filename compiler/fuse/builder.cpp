@@ -480,16 +480,17 @@ Region RegionBuilder::finish(const std::vector<NodeId>& roots) {
       e.phase = r.phase + 1;
     }
     place[static_cast<std::size_t>(id)] = static_cast<ExprId>(region.exprs.size());
-    where_is_.emplace(e.node, std::pair(place[static_cast<std::size_t>(id)], instance.at));
+    // Under a guard nothing is loaded outside, and the value is that of the node inside alone.
+    if (instance.where.empty())
+      where_is_.emplace(e.node, std::pair(place[static_cast<std::size_t>(id)], instance.at));
     region.exprs.push_back(std::move(e));
   }
   // Nodes that are views of what is computed here can be stored too.
   for (const auto& [node, ids] : by_node_) {
+    const Instance& view = instances_[static_cast<std::size_t>(ids[0])];
     const int target = resolve(ids[0]);
-    if (place[static_cast<std::size_t>(target)] >= 0) {
-      where_is_.emplace(node, std::pair(place[static_cast<std::size_t>(target)],
-                                        instances_[static_cast<std::size_t>(ids[0])].at));
-    }
+    if (place[static_cast<std::size_t>(target)] >= 0 && view.where.empty())
+      where_is_.emplace(node, std::pair(place[static_cast<std::size_t>(target)], view.at));
   }
   for (const NodeId r : roots) {
     const Instance& i = instances_[static_cast<std::size_t>(by_node_[r][0])];
@@ -517,7 +518,6 @@ bool RegionBuilder::add_root(Region& region, NodeId node) {
     return false;
   const auto& [expr, at] = found->second;
   const Expr& e = region.exprs[static_cast<std::size_t>(expr)];
-  if (!e.where.empty() && e.kind == Expr::Kind::load) return false;
   // Every element of the node is computed, and once: each axis is a variable of its own or constant.
   const Index offset = linearize(at, graph_.type(node).shape);
   const bool several = e.varies || uses_any(offset, region.reduced);
