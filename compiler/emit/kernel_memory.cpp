@@ -317,49 +317,6 @@ void KernelEmitter::emit(const Copy& s) {
   }
 }
 
-// ---- messages ----
-
-// A thread each opens a mailbox.
-void KernelEmitter::emit(const Start& s) {
-  if (s.boxes != kNone) {
-    const Place boxes = place(s.boxes);
-    auto* open = primitive(simt::kBoxOpen, b_.getVoidTy(), {llvm::PointerType::get(context_, 3)});
-    for (std::int64_t i = 0; i < boxes.elements; ++i) {
-      Value* own = b_.CreateICmpEQ(thread(), b_.getInt32(static_cast<std::uint32_t>(i % k_.block)));
-      guarded(own, [&] { mark(b_.CreateCall(open, {address(boxes, Index(i))})); });
-    }
-  }
-  mark(b_.CreateCall(primitive(simt::kClusterStart, b_.getVoidTy(), {})));
-}
-
-void KernelEmitter::emit(const Started&) {
-  mark(b_.CreateCall(primitive(simt::kClusterStarted, b_.getVoidTy(), {})));
-}
-
-void KernelEmitter::emit(const Send& s) {
-  llvm::Type* remote = llvm::PointerType::get(context_, 7);
-  auto* send = primitive(simt::kSend, b_.getVoidTy(), {remote, b_.getInt64Ty(), b_.getInt32Ty(), remote});
-  const Place to = place_in(s.array, s.rank);
-  Value* box = address(place_in(s.boxes, s.rank), s.box);
-  const int bytes = size_of(to.dtype);
-  for (int i = 0; i < info(s.value).width; ++i) {
-    Value* bits = b_.CreateBitCast(lane(s.value, i), b_.getIntNTy(8 * static_cast<unsigned>(bytes)));
-    mark(b_.CreateCall(send, {address(to, with_lane(s.at, i)), b_.CreateZExt(bits, b_.getInt64Ty()),
-                              b_.getInt32(static_cast<std::uint32_t>(bytes)), box}));
-  }
-}
-
-void KernelEmitter::emit(const Receive& s) {
-  llvm::Type* own = llvm::PointerType::get(context_, 3);
-  auto* expect = primitive(simt::kBoxExpect, b_.getVoidTy(), {own, b_.getInt32Ty()});
-  auto* receive = primitive(simt::kBoxReceive, b_.getVoidTy(), {own, b_.getInt32Ty()});
-  Value* box = address(place(s.boxes), s.box);
-  guarded(b_.CreateICmpEQ(thread(), b_.getInt32(0)), [&] {
-    mark(b_.CreateCall(expect, {box, b_.getInt32(static_cast<std::uint32_t>(s.bytes))}));
-  });
-  mark(b_.CreateCall(receive, {box, b_.CreateZExtOrTrunc(index(mod(s.round, 2)), b_.getInt32Ty())}));
-}
-
 void KernelEmitter::emit(const Commit&) {
   mark(b_.CreateCall(primitive(simt::kCopyCommit, b_.getVoidTy(), {})));
 }

@@ -1,0 +1,154 @@
+// What threads and blocks do together: barriers, shuffles, messages between blocks of a cluster, queues.
+#include "compiler/emit/kernel_emitter.h"
+#include "ir/simt.h"
+
+namespace bz::emit {
+
+using namespace kernel;
+using llvm::Value;
+
+void KernelEmitter::emit(const Barrier& s) { barrier(s.scope); }
+
+void KernelEmitter::barrier(Scope scope) {
+  const std::string_view name = scope == Scope::cluster ? simt::kClusterBarrier : simt::kBarrier;
+  mark(b_.CreateCall(primitive(name, b_.getVoidTy(), {})));
+}
+
+// ---- queues ----
+
+Value* KernelEmitter::first_thread() { return b_.CreateICmpEQ(thread(), b_.getInt32(0)); }
+
+void KernelEmitter::emit(const Signal& s) {
+  auto* signal = primitive(simt::kSignal, b_.getVoidTy(), {llvm::PointerType::get(context_, 1)});
+  barrier(Scope::block);
+  guarded(first_thread(), [&] {
+    const Place counters = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer);
+    mark(b_.CreateCall(signal, {address(counters, s.offset)}));
+  });
+}
+
+void KernelEmitter::emit(const Wait& s) {
+  auto* wait = primitive(simt::kWait, b_.getVoidTy(), {llvm::PointerType::get(context_, 1), b_.getInt32Ty()});
+  guarded(first_thread(), [&] {
+    const Place counters = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer);
+    mark(
+        b_.CreateCall(wait, {address(counters, s.offset), b_.getInt32(static_cast<std::uint32_t>(s.count))}));
+  });
+  barrier(Scope::block);
+}
+
+// The first thread has the number after the next on its way while the block works. Two slots, in turns: a thread may still
+// read the one while the first thread writes the other, and the one barrier orders the rest.
+void KernelEmitter::emit(const Tickets& s) {
+  auto* take = primitive(simt::kTicket, b_.getInt32Ty(), {llvm::PointerType::get(context_, 1)});
+  const Place queue = place(k_.buffers[static_cast<std::size_t>(s.queue)], s.queue);
+  const Place slots = place(s.slots);
+  auto* extent = b_.getInt32(static_cast<std::uint32_t>(s.var.extent));
+  const auto taken = [&] {  // by the first thread
+    auto* before = b_.GetInsertBlock();
+    Value* next = nullptr;
+    llvm::BasicBlock* then = nullptr;
+    guarded(first_thread(), [&] {
+      next = mark(b_.CreateCall(take, {queue.base}));
+      then = b_.GetInsertBlock();
+    });
+    auto* number = b_.CreatePHI(b_.getInt32Ty(), 2);
+    number->addIncoming(next, then);
+    number->addIncoming(b_.getInt32(0), before);
+    return number;
+  };
+  const auto hand_over = [&](Value* number, Value* slot) {
+    Value* at = b_.CreateInBoundsGEP(b_.getInt32Ty(), slots.base, slot);
+    guarded(first_thread(), [&] { mark(b_.CreateAlignedStore(number, at, llvm::Align(4))); });
+    barrier(Scope::block);
+    return mark(b_.CreateAlignedLoad(b_.getInt32Ty(), at, llvm::Align(4)));
+  };
+  Value* first = hand_over(taken(), b_.getInt32(0));
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "ticket", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "done", function_);
+  b_.CreateCondBr(b_.CreateICmpSLT(first, extent), body, after);
+  b_.SetInsertPoint(body);
+  auto* ticket = b_.CreatePHI(b_.getInt32Ty(), 2, k_.vars[static_cast<std::size_t>(s.var.id)]);
+  auto* slot = b_.CreatePHI(b_.getInt32Ty(), 2);
+  ticket->addIncoming(first, before);
+  slot->addIncoming(b_.getInt32(1), before);
+  vars_[s.var.id] = ticket;
+  Value* next = taken();
+  block(s.body);
+  next = hand_over(next, slot);
+  ticket->addIncoming(next, b_.GetInsertBlock());
+  slot->addIncoming(b_.CreateXor(slot, 1), b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
+  b_.SetInsertPoint(after);
+}
+
+Value* KernelEmitter::shuffle32(Value* bits, int mask) {
+  auto* f = primitive(simt::kShuffleXor, b_.getInt32Ty(), {b_.getInt32Ty(), b_.getInt32Ty()});
+  return mark(b_.CreateCall(f, {bits, b_.getInt32(static_cast<std::uint32_t>(mask))}));
+}
+
+void KernelEmitter::emit(const Shuffle& s) {
+  Lanes out;
+  for (Value* v : lanes(s.value)) {
+    llvm::Type* t = v->getType();
+    const unsigned width = t->getPrimitiveSizeInBits();
+    if (width == 64) {
+      Value* bits = b_.CreateBitCast(v, b_.getInt64Ty());
+      Value* lo = shuffle32(b_.CreateTrunc(bits, b_.getInt32Ty()), s.mask);
+      Value* hi = shuffle32(b_.CreateTrunc(b_.CreateLShr(bits, 32), b_.getInt32Ty()), s.mask);
+      bits = b_.CreateOr(b_.CreateZExt(lo, b_.getInt64Ty()),
+                         b_.CreateShl(b_.CreateZExt(hi, b_.getInt64Ty()), 32));
+      out.push_back(b_.CreateBitCast(bits, t));
+    } else {
+      Value* bits = b_.CreateZExt(b_.CreateBitCast(v, b_.getIntNTy(width)), b_.getInt32Ty());
+      out.push_back(b_.CreateBitCast(b_.CreateTrunc(shuffle32(bits, s.mask), b_.getIntNTy(width)), t));
+    }
+  }
+  values_[s.result] = std::move(out);
+}
+
+// ---- messages ----
+
+// A thread each opens a mailbox.
+void KernelEmitter::emit(const Start& s) {
+  if (s.boxes != kNone) {
+    const Place boxes = place(s.boxes);
+    auto* open = primitive(simt::kBoxOpen, b_.getVoidTy(), {llvm::PointerType::get(context_, 3)});
+    for (std::int64_t i = 0; i < boxes.elements; ++i) {
+      Value* own = b_.CreateICmpEQ(thread(), b_.getInt32(static_cast<std::uint32_t>(i % k_.block)));
+      guarded(own, [&] { mark(b_.CreateCall(open, {address(boxes, Index(i))})); });
+    }
+  }
+  mark(b_.CreateCall(primitive(simt::kClusterStart, b_.getVoidTy(), {})));
+}
+
+void KernelEmitter::emit(const Started&) {
+  mark(b_.CreateCall(primitive(simt::kClusterStarted, b_.getVoidTy(), {})));
+}
+
+void KernelEmitter::emit(const Send& s) {
+  llvm::Type* remote = llvm::PointerType::get(context_, 7);
+  auto* send = primitive(simt::kSend, b_.getVoidTy(), {remote, b_.getInt64Ty(), b_.getInt32Ty(), remote});
+  const Place to = place_in(s.array, s.rank);
+  Value* box = address(place_in(s.boxes, s.rank), s.box);
+  const int bytes = size_of(to.dtype);
+  for (int i = 0; i < info(s.value).width; ++i) {
+    Value* bits = b_.CreateBitCast(lane(s.value, i), b_.getIntNTy(8 * static_cast<unsigned>(bytes)));
+    mark(b_.CreateCall(send, {address(to, with_lane(s.at, i)), b_.CreateZExt(bits, b_.getInt64Ty()),
+                              b_.getInt32(static_cast<std::uint32_t>(bytes)), box}));
+  }
+}
+
+void KernelEmitter::emit(const Receive& s) {
+  llvm::Type* own = llvm::PointerType::get(context_, 3);
+  auto* expect = primitive(simt::kBoxExpect, b_.getVoidTy(), {own, b_.getInt32Ty()});
+  auto* receive = primitive(simt::kBoxReceive, b_.getVoidTy(), {own, b_.getInt32Ty()});
+  Value* box = address(place(s.boxes), s.box);
+  guarded(b_.CreateICmpEQ(thread(), b_.getInt32(0)), [&] {
+    mark(b_.CreateCall(expect, {box, b_.getInt32(static_cast<std::uint32_t>(s.bytes))}));
+  });
+  mark(b_.CreateCall(receive, {box, b_.CreateZExtOrTrunc(index(mod(s.round, 2)), b_.getInt32Ty())}));
+}
+
+}  // namespace bz::emit
