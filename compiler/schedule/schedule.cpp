@@ -18,12 +18,15 @@ namespace {
 constexpr int kMostSpill = 64;
 constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
 
-int parse_number(std::string_view key, std::string_view text, int most, bool power_of_two = true) {
+// `none`: 0 is a number too, and says that there is none.
+int parse_number(std::string_view key, std::string_view text, int most, bool none = false,
+                 bool power_of_two = true) {
+  if (none && text == "0") return 0;
   int n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > most ||
       (power_of_two && !std::has_single_bit(static_cast<unsigned>(n)))) {
-    throw Error(fmt::format("schedule: {}={} is not a {} from 1 to {}", key, text,
+    throw Error(fmt::format("schedule: {}={} is not {}a {} from 1 to {}", key, text, none ? "0 or " : "",
                             power_of_two ? "power of two" : "number", most));
   }
   return n;
@@ -111,7 +114,7 @@ Schedule parse_schedule(std::string_view text) {
     } else if (key == "cluster") {
       s.cluster = parse_number(key, value, 16);
     } else if (key == "prefetch") {
-      s.prefetch = parse_number(key, value, 16);
+      s.prefetch = parse_number(key, value, 16, /*none=*/true);
     } else if (key == "parameters") {
       if (value != "shared" && value != "memory")
         throw Error(fmt::format("schedule: parameters={} is neither shared nor memory", value));
@@ -119,9 +122,9 @@ Schedule parse_schedule(std::string_view text) {
     } else if (key == "tile") {
       s.tile = parse_number(key, value, 128);
     } else if (key == "spill") {
-      s.spill = parse_number(key, value, kMostSpill);
+      s.spill = parse_number(key, value, kMostSpill, /*none=*/true);
     } else if (key == "queue") {
-      s.queue = parse_number(key, value, kMostLag, /*power_of_two=*/false);
+      s.queue = parse_number(key, value, kMostLag, /*none=*/true, /*power_of_two=*/false);
     } else if (key == "keep") {
       const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
       if (found == std::end(kKeepNames)) {

@@ -361,6 +361,9 @@ TEST_CASE("parameters stay in shared memory of blocks that take turns") {
   CHECK_THAT(refusal(even, 1000, "parameters=shared,keep=registers"), Catch::EndsWith("with prefetch=1"));
   CHECK_THAT(refusal("%y = softmax %x {axes = [1]}", 1000, kAll),
              Catch::EndsWith("domains load nothing alike along their lanes"));
+  CHECK_THAT(refusal(even, 1000, "prefetch=3"),
+             Catch::EndsWith("prefetch=3 is not 0 or a power of two from 1 to 16"));
+  CHECK(refusal(even, 1000, "prefetch=0,spill=0,keep=registers").empty());
   CHECK_THAT(refusal(even, 1000, "parameters=fast"),
              Catch::EndsWith("parameters=fast is neither shared nor memory"));
 }

@@ -192,7 +192,7 @@ TEST_CASE("the lag of a queue is for queues") {
   CHECK_THROWS_WITH(
       compiled(tail(6, 17), "logsumexp_1: lanes=kept,kept=128; logsumexp_1: lanes=kept,kept=64"),
       Catch::Contains("logsumexp_1 is named twice"));
-  CHECK_THROWS_WITH(parse_schedule("queue=17"), Catch::Contains("queue=17 is not a number from 1 to 16"));
+  CHECK_THROWS_WITH(parse_schedule("queue=17"), Catch::Contains("queue=17 is not 0 or a number from 1 to 16"));
 }
 
 TEST_CASE("large samples are queues by hand where waiting takes longer than reading again") {

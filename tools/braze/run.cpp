@@ -92,6 +92,7 @@ std::string summary(const std::string& name, const HostTensor& t) {
     highest = std::isnan(v) || v > highest ? v : highest;
     total += v;
   }
+  for (double* v : {&lowest, &highest, &total}) *v = std::isnan(*v) ? std::abs(*v) : *v;  // no "-nan"
   std::string text = fmt::format("{}: {}", name, to_string(t.type()));
   if (t.elements() == 0) return text + "\n";
   text += fmt::format(", min {:.6g}, max {:.6g}, mean {:.6g}: [{}{}]\n", lowest, highest,
