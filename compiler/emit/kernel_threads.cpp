@@ -145,7 +145,7 @@ void KernelEmitter::emit(const Receive& s) {
   auto* expect = primitive(simt::kBoxExpect, b_.getVoidTy(), {own, b_.getInt32Ty()});
   auto* receive = primitive(simt::kBoxReceive, b_.getVoidTy(), {own, b_.getInt32Ty()});
   Value* box = address(place(s.boxes), s.box);
-  guarded(b_.CreateICmpEQ(thread(), b_.getInt32(0)), [&] {
+  guarded(first_thread(), [&] {
     mark(b_.CreateCall(expect, {box, b_.getInt32(static_cast<std::uint32_t>(s.bytes))}));
   });
   mark(b_.CreateCall(receive, {box, b_.CreateZExtOrTrunc(index(mod(s.round, 2)), b_.getInt32Ty())}));

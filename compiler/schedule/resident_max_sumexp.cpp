@@ -111,7 +111,7 @@ bool max_sumexp_as_sums(Region& r) {
     } else if (!only_scaled) {
       continue;
     }
-    if (exponential < 0 || sums.empty()) continue;
+    if (sums.empty()) continue;
     for (const auto& [sum, component] : sums) {
       ExprId summand = exponential;
       if (component > 1) {

@@ -143,8 +143,8 @@ class RowCandidates {
 
   // With so many vectors in shared memory that registers hold at most 64 to 80 elements, with room for what is being computed.
   void add_spilled(Schedule s, int threads, int chunk) {
-    const std::int64_t registers = s.vector > 4 || heavy_ ? 64 : 80;
-    const std::int64_t most = s.vector > 4 ? 192 : 128;
+    const std::int64_t registers = narrow() || heavy_ ? 64 : 80;
+    const std::int64_t most = narrow() ? 192 : 128;
     const std::int64_t vectors = ceil_div(each(threads, s.cluster), s.vector);
     // A block that fills a multiprocessor is slower than reading again when there is little to compute: layer_norm of 2^20 f32 took
     // 0.89 ms so, 0.84 otherwise; softmax 0.74 and 0.79.
@@ -165,15 +165,16 @@ class RowCandidates {
     std::int64_t least, most;
   };
   Range kept_range(const Schedule& s, int threads) const {
-    const bool narrow = s.vector > 4;
-    if (s.parameters_shared)
-      return {kLeastThreads, size_ < (narrow ? kVeryLong / 4 : kVeryLong) ? 0 : narrow ? 512 : 256, 16, 96};
-    if (s.prefetch > 0) return {256, narrow && s.cluster > 1 ? 512 : 0, 16, 64};
+    if (s.parameters_shared) {
+      const bool gains = size_ >= (narrow() ? kVeryLong / 4 : kVeryLong);
+      return {kLeastThreads, gains ? (narrow() ? 512 : 256) : 0, 16, 96};
+    }
+    if (s.prefetch > 0) return {256, narrow() && s.cluster > 1 ? 512 : 0, 16, 64};
     // Exponentials that are taken beside 128 elements find no registers: log_softmax of 16384 bf16 took 0.61 ms so, 0.52 with
     // half of them in shared memory; layer_norm 0.52 and 0.54. Nor do scales beside as many f32: rms_norm of 30522 took 0.56 ms, 0.52
     // with fewer.
-    if (s.cluster == 1) return {1, kMostThreads, 8, narrow == heavy_ ? 96 : 128};
-    if (narrow) return {kLeastThreads, kMostThreads, 16, !heavy_ && threads == kLeastThreads ? 128 : 96};
+    if (s.cluster == 1) return {1, kMostThreads, 8, narrow() == heavy_ ? 96 : 128};
+    if (narrow()) return {kLeastThreads, kMostThreads, 16, !heavy_ && threads == kLeastThreads ? 128 : 96};
     // Scales that are loaded beside 96 elements find no registers: layer_norm of 393216 f32 took 0.78 ms so, 0.71 with a few of
     // them in shared memory; softmax 0.54 and 0.56.
     return {kLeastThreads, kMostThreads, 16, heavy_ ? 96 : 80};
@@ -224,7 +225,7 @@ class RowCandidates {
   std::int64_t size_;
   int exchanges_;
   int to_combine_;
-  bool heavy_;  // in instructions
+  bool heavy_;  // there is more to compute than goes on while elements are moved
   Schedule first_;
   int most_cluster_ = 1;
   std::vector<Schedule> out_;
