@@ -223,12 +223,8 @@ TEST_CASE("fast_math: approximate ops keep to their bounds") {
 }
 
 TEST_CASE("fast_math: approximate ops keep to their bounds on a GPU", "[gpu]") {
-  std::string why_not;
-  const auto device = best_device(&why_not);
-  if (device->kind() != "cuda") {
-    WARN("not run: " << why_not);
-    return;
-  }
+  const auto device = gpu();
+  if (device == nullptr) return;
   std::string table;
   for (const auto& [op, w] : measure(device.get(), 4000000)) {
     table += fmt::format("\n{:<12}{:.3f} of its bound at {}", info(op).text, w.share, w.where);

@@ -137,12 +137,8 @@ TEST_CASE("most elements of random programs have narrow enclosures", "[random]")
 TEST_CASE("random programs compute what their enclosures hold", "[random]") { try_all(400, nullptr); }
 
 TEST_CASE("random programs run on a GPU", "[random][gpu]") {
-  std::string why_not;
-  const auto device = best_device(&why_not);
-  if (device->kind() != "cuda") {
-    WARN("not run: " << why_not);
-    return;
-  }
+  const auto device = gpu();
+  if (device == nullptr) return;
   try_all(200, device.get());
 }
 

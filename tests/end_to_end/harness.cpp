@@ -66,6 +66,14 @@ std::vector<Problem> judge_outputs(const ir::Graph& g, const Options& options, c
 
 }  // namespace
 
+std::unique_ptr<runtime::Device> gpu() {
+  std::string why_not;
+  std::unique_ptr<runtime::Device> device = best_device(&why_not);
+  if (device->kind() == "cuda") return device;
+  WARN("not run: " << why_not);
+  return nullptr;
+}
+
 Tensors complete_inputs(const ir::Graph& g, const Options& options) {
   Tensors all = options.inputs;
   for (const NodeId id : g.inputs()) {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ struct Options {
   runtime::Device* device = nullptr;  // instead of a simulator
   std::optional<Target> target = {};  // what is compiled for, instead of the simulator's own
 };
+
+// A CUDA device for a test that needs one; null, with a warning that it is not run, where there is none.
+std::unique_ptr<runtime::Device> gpu();
 
 Tensors complete_inputs(const ir::Graph& g, const Options& options);
 Compilation compile_for_sim(const ir::Graph& g, const Options& options = {});
