@@ -234,7 +234,7 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
 
   timed(c.times, "lower", [&] {
     for (CompiledKernel& k : c.kernels) {
-      Lowered lowered = lower(k.group, c.simplified, k.schedules(), options.alignment);
+      Lowered lowered = lower(k.group, c.simplified, k.schedules(), options.target, options.alignment);
       if (!k.group.staged())
         lowered.kernel.blocks_together =
             blocks_together(k.group.stages[0], k.choices[0].schedule, options.target);

@@ -15,6 +15,8 @@ struct Visit : Fs... {
 template <class... Fs>
 Visit(Fs...) -> Visit<Fs...>;
 
+constexpr std::string_view kEvictNames[] = {"", " evict first", " evict last"};
+
 std::string value_name(ValueId id) { return fmt::format("v{}", id); }
 
 class Printer {
@@ -24,10 +26,11 @@ class Printer {
   std::vector<Line> run() {
     std::vector<std::string> buffers;
     for (const Buffer& b : k_.buffers) {
-      buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype),
+      buffers.push_back(fmt::format("{}: {} {}{}", b.name, bz::name(b.dtype),
                                     b.shared    ? "in out"
                                     : b.written ? "out"
-                                                : "in"));
+                                                : "in",
+                                    kEvictNames[static_cast<int>(b.evict)]));
     }
     line(0, fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
                         fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid,

@@ -36,6 +36,9 @@ struct Value {
   int width = 1;
 };
 
+// What of a buffer that is only read leaves the L2 cache first, and what last; a hint, where the device takes any.
+enum class Evict : std::uint8_t { normal, first, last };
+
 // A global-memory argument. Loads convert to the compute dtype, stores round to the storage dtype.
 struct Buffer {
   std::string name;
@@ -44,6 +47,7 @@ struct Buffer {
   bool written = false;  // an output; inputs are only read
   int alignment = 16;    // bytes, of the address
   bool shared = false;   // what some blocks of the launch write others read, or all of them count in
+  Evict evict = Evict::normal;
 };
 
 enum class Space : std::uint8_t { registers, shared };

@@ -29,6 +29,7 @@
 #include <mutex>
 #include <set>
 
+#include "compiler/emit/cache_hints.h"
 #include "compiler/emit/emit.h"
 #include "compiler/emit/math.h"
 #include "compiler/emit/pairs.h"
@@ -326,6 +327,7 @@ Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, con
   m.setTargetTriple(machine->getTargetTriple());
   m.setDataLayout(machine->createDataLayout());
   bind_primitives(m, kernels, target.sm);
+  if (target.sm >= kCacheHintSm && version >= kCacheHintPtx) hint_loads(m, kernels);
   verify(m);
   optimize(m, *machine);
   hide_negations(m);

@@ -6,6 +6,7 @@
 
 #include "compiler/lower/stage.h"
 #include "compiler/lower/tile.h"
+#include "compiler/schedule/eviction.h"
 #include "compiler/schedule/queue.h"
 
 namespace bz::compiler {
@@ -19,8 +20,14 @@ std::string label(const ir::Graph& graph, NodeId n) {
 
 class Lowering {
  public:
-  Lowering(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules, int alignment)
-      : group_(group), graph_(graph), schedules_(schedules), alignment_(alignment), b_(out_.kernel) {}
+  Lowering(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules,
+           const Target& target, int alignment)
+      : group_(group),
+        graph_(graph),
+        schedules_(schedules),
+        target_(target),
+        alignment_(alignment),
+        b_(out_.kernel) {}
 
   Lowered run() {
     const Schedule& first = schedules_[0];
@@ -65,6 +72,10 @@ class Lowering {
         kernel_.sources[e.source] = b;
         out_.kernel.buffers[static_cast<std::size_t>(b)].shared = true;
       }
+    }
+    for (const auto& [source, evict] : evictions(group_, schedules_, graph_, target_)) {
+      kernel::Buffer& b = out_.kernel.buffers[static_cast<std::size_t>(kernel_.sources.at(source))];
+      if (!b.shared) b.evict = evict;
     }
     for (const Table& t : group_.tables)
       kernel_.tables.push_back(
@@ -207,6 +218,7 @@ class Lowering {
   const Group& group_;
   const ir::Graph& graph_;
   std::span<const Schedule> schedules_;
+  const Target& target_;
   int alignment_;
   Lowered out_;
   KernelBuilder b_;
@@ -216,12 +228,12 @@ class Lowering {
 }  // namespace
 
 Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules,
-              int alignment) {
+              const Target& target, int alignment) {
   if (!group.staged() && schedules[0].tile > 1) {
     const Tiled t = tiled(group.stages[0], schedules[0]);
-    return Lowering(t.group, graph, t.schedules, alignment).run();
+    return Lowering(t.group, graph, t.schedules, target, alignment).run();
   }
-  return Lowering(group, graph, schedules, alignment).run();
+  return Lowering(group, graph, schedules, target, alignment).run();
 }
 
 }  // namespace bz::compiler

@@ -1,0 +1,88 @@
+#include "compiler/emit/cache_hints.h"
+
+#include <fmt/format.h>
+#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/InstIterator.h>
+
+#include <map>
+#include <string>
+
+namespace bz::emit {
+namespace {
+
+using llvm::Value;
+
+Value* policy(llvm::IRBuilder<>& b, kernel::Evict evict) {
+  const char* text = evict == kernel::Evict::last ? "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;"
+                                                  : "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;";
+  auto* type = llvm::FunctionType::get(b.getInt64Ty(), false);
+  llvm::CallInst* call = b.CreateCall(llvm::InlineAsm::get(type, text, "=l", /*hasSideEffects=*/false));
+  call->setDoesNotAccessMemory();
+  return call;
+}
+
+// As one to four words, or half a word; null for other sizes.
+Value* hinted(llvm::IRBuilder<>& b, llvm::LoadInst& load, Value* policy) {
+  const std::uint64_t bytes = load.getDataLayout().getTypeStoreSize(load.getType()).getFixedValue();
+  const auto call = [&](llvm::Type* result, const std::string& text, const std::string& constraints) {
+    auto* type = llvm::FunctionType::get(result, {load.getPointerOperandType(), b.getInt64Ty()}, false);
+    llvm::CallInst* c = b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/false),
+                                     {load.getPointerOperand(), policy});
+    c->setOnlyReadsMemory();
+    c->setDoesNotThrow();
+    return c;
+  };
+  if (bytes == 2)
+    return b.CreateBitCast(call(b.getInt16Ty(), "ld.global.nc.L2::cache_hint.b16 $0, [$1], $2;", "=h,l,l"),
+                           load.getType());
+  if (bytes == 4)
+    return b.CreateBitCast(call(b.getInt32Ty(), "ld.global.nc.L2::cache_hint.b32 $0, [$1], $2;", "=r,l,l"),
+                           load.getType());
+  if (bytes != 8 && bytes != 16) return nullptr;
+  const auto words = static_cast<unsigned>(bytes / 4);
+  llvm::SmallVector<llvm::Type*, 4> types(words, b.getInt32Ty());
+  Value* loaded =
+      words == 2 ? call(llvm::StructType::get(b.getContext(), types),
+                        "ld.global.nc.L2::cache_hint.v2.b32 {$0, $1}, [$2], $3;", "=r,=r,l,l")
+                 : call(llvm::StructType::get(b.getContext(), types),
+                        "ld.global.nc.L2::cache_hint.v4.b32 {$0, $1, $2, $3}, [$4], $5;", "=r,=r,=r,=r,l,l");
+  Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), words));
+  for (unsigned i = 0; i < words; ++i)
+    v = b.CreateInsertElement(v, b.CreateExtractValue(loaded, i), static_cast<std::uint64_t>(i));
+  return b.CreateBitCast(v, load.getType());
+}
+
+void hint_loads(llvm::Function& f, const kernel::Kernel& k) {
+  llvm::SmallVector<llvm::LoadInst*, 16> loads;
+  for (llvm::Instruction& i : llvm::instructions(f)) {
+    if (auto* load = llvm::dyn_cast<llvm::LoadInst>(&i)) loads.push_back(load);
+  }
+  std::map<kernel::Evict, Value*> policies;
+  for (llvm::LoadInst* load : loads) {
+    const auto* argument =
+        llvm::dyn_cast<llvm::Argument>(llvm::getUnderlyingObject(load->getPointerOperand()));
+    if (argument == nullptr || argument->getArgNo() >= k.buffers.size()) continue;
+    const kernel::Evict evict = k.buffers[argument->getArgNo()].evict;
+    if (evict == kernel::Evict::normal) continue;
+    Value*& p = policies[evict];
+    if (p == nullptr) {
+      llvm::IRBuilder<> entry(&*f.getEntryBlock().getFirstInsertionPt());
+      p = policy(entry, evict);
+    }
+    llvm::IRBuilder<> b(load);
+    Value* value = hinted(b, *load, p);
+    if (value == nullptr) continue;
+    load->replaceAllUsesWith(value);
+    load->eraseFromParent();
+  }
+}
+
+}  // namespace
+
+void hint_loads(llvm::Module& m, std::span<const kernel::Kernel> kernels) {
+  for (const kernel::Kernel& k : kernels) hint_loads(*m.getFunction(k.name), k);
+}
+
+}  // namespace bz::emit
