@@ -266,6 +266,7 @@ void KernelEmitter::emit(const Apply& s) {
     }
   }
   if (s.op == ScalarOp::sub) differences_[s.result] = &s;
+  if (s.op == ScalarOp::select && narrow_.contains(s.args[1])) narrow_.insert(s.result);
   Lanes out;
   llvm::SmallVector<DType, 3> types;
   for (const ValueId a : s.args) types.push_back(info(a).dtype);
@@ -275,7 +276,7 @@ void KernelEmitter::emit(const Apply& s) {
     if (options_.fast_math && has_fast_math(s.op) && types[0] == DType::f32) {
       out.push_back(fast_math(b_, s.op, args));
     } else if (s.nonpositive && types[0] == DType::f32) {
-      out.push_back(exp_nonpositive(b_, args)[0]);
+      out.push_back(exp_nonpositive(b_, args, terms(s))[0]);
     } else {
       out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
     }
@@ -299,7 +300,8 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
     };
     const bool alike =
-        list.empty() || (s->op == list[0]->op && (s->op == ScalarOp::exp || s->args[1] == list[0]->args[1]));
+        list.empty() || (s->op == list[0]->op && (s->op == ScalarOp::exp ? terms(*s) == terms(*list[0])
+                                                                         : s->args[1] == list[0]->args[1]));
     lanes += info(s->result).width;
     if (!alike || !std::all_of(list.begin(), list.end(), follows) || (!list.empty() && lanes > kMostLanes))
       break;
@@ -315,7 +317,7 @@ bool KernelEmitter::emit(const List& list) {
   for (const Apply* s : list) {
     for (int i = 0; i < info(s->result).width; ++i) x.push_back(lane(s->args[0], i));
   }
-  const Lanes y = exp_nonpositive(b_, x, least(list, x));
+  const Lanes y = exp_nonpositive(b_, x, terms(*list[0]), least(list, x));
   const auto* next = y.begin();
   for (const Apply* s : list) {
     const auto* end = next + info(s->result).width;
@@ -323,6 +325,13 @@ bool KernelEmitter::emit(const List& list) {
     next = end;
   }
   return true;
+}
+
+// x - m of elements x that have 16 bits says less than the terms that are left out: rows of 16 bits have no time for them.
+ExpTerms KernelEmitter::terms(const Apply& exp) const {
+  const auto difference = differences_.find(exp.args[0]);
+  const bool narrow = difference != differences_.end() && narrow_.contains(difference->second->args[0]);
+  return narrow ? ExpTerms::few : ExpTerms::many;
 }
 
 // Null where there are too few: the branch takes 4 instructions and saves 2 an element.

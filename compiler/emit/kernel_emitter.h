@@ -6,8 +6,10 @@
 #include <llvm/IR/Module.h>
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "compiler/emit/emit.h"
+#include "compiler/emit/math.h"
 #include "compiler/emit/pairs.h"
 #include "ir/kernel.h"
 
@@ -30,6 +32,7 @@ class KernelEmitter {
   List list_at(const kernel::Block& stmts,
                std::size_t first) const;  // none when the first is not of that kind
   bool emit(const List& list);            // false when they are to be emitted one by one
+  ExpTerms terms(const kernel::Apply& exp) const;
   llvm::Value* least(const List& list, llvm::ArrayRef<llvm::Value*> x);  // of the arguments of exponentials
   bool divide(const List& list);             // false when the division instruction is to be used
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
@@ -132,7 +135,8 @@ class KernelEmitter {
   std::unordered_map<kernel::ValueId, Lanes> values_;
   std::unordered_map<kernel::ValueId, Pairs> pairs_;
   std::unordered_map<kernel::ValueId, const kernel::Apply*> differences_;  // that have been emitted
-  std::unordered_map<std::int32_t, llvm::Value*> vars_;                    // i32 or i64
+  std::unordered_set<kernel::ValueId> narrow_;           // elements of 16 bits, as they were loaded
+  std::unordered_map<std::int32_t, llvm::Value*> vars_;  // i32 or i64
   std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;
 };
 

@@ -158,6 +158,7 @@ void KernelEmitter::load_if(const Place& p, const Index& at, int count, Value* c
 // the registers until then. Several would convert them several times (log_softmax took up to 7 % longer, H200, 2026-11).
 void KernelEmitter::load(const Place& p, const Index& offset, ValueId mask, ValueId result) {
   const int width = info(result).width;
+  if (comes_in_pairs(p.dtype)) narrow_.insert(result);
   const int n = piece(p, offset, offset.uses(kLaneVar) ? width : 1);
   const bool whole = mask == kNone || (info(mask).width == 1 && !p.shared);
   if (!comes_in_pairs(p.dtype) || n == 1 || !whole || uses_[result] > 1) {

@@ -96,10 +96,10 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64) {
 }
 
 llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
-                                                   llvm::Value* least) {
-  const auto all = [&](Real (*f)(Real)) {
+                                                   ExpTerms terms, llvm::Value* least) {
+  const auto all = [&](Real (*f)(Real, ExpTerms)) {
     llvm::SmallVector<llvm::Value*, 8> y;
-    for (llvm::Value* v : x) y.push_back(f(Real(b, v)).value());
+    for (llvm::Value* v : x) y.push_back(f(Real(b, v), terms).value());
     return y;
   };
   if (least == nullptr) return all(math::f32::exp_nonpositive);

@@ -29,9 +29,11 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 
 // exp in f32 of arguments that are never above 0 (NaN stays NaN); a larger one gives anything. The elements of a list share
 // a branch: where `least`, the least of them (NaN if one is), is not below -87, which results that are subnormal or 0 need, they
-// take fewer instructions. Without it there is no branch. The bits of an element do not depend on the others.
+// take fewer instructions. Without it there is no branch. The bits of an element do not depend on the others. With few terms the error
+// is 1.86 ulp, otherwise 0.88.
+enum class ExpTerms : std::uint8_t { many, few };
 llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
-                                                   llvm::Value* least = nullptr);
+                                                   ExpTerms terms, llvm::Value* least = nullptr);
 
 // Under fast_math, in f32: the operations for which has_fast_math() holds (those with a fast_error) as a few instructions.
 // docs/numerics.md has their bounds. Approximate instructions are calls of the internal functions below, which the module

@@ -32,8 +32,12 @@ Real exp_in_range(Real x) {
 }
 
 // exp(x - n ln 2), n being the integer nearest x / ln 2.
-Real exp_reduced(Real x, Real n) {
+Real exp_reduced(Real x, Real n, ExpTerms terms) {
   Real r = fma(n, -kLn2Lo, fma(n, -kLn2Hi, x));
+  if (terms == ExpTerms::few) {
+    return polynomial(r, {1.0, 0.999999463558197, 0.49999144673347473, 0.16668173670768738,
+                          0.04189855605363846, 0.008262657560408115});
+  }
   return polynomial(r, {1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166826233267784,
                         0.00836867280304432, 0.0013821044703945518});
 }
@@ -84,18 +88,18 @@ Real with_log_specials(Real x, Real y) {
 Real exp(Real x) { return exp_in_range(max(min(x, 89.0), -104.0)); }
 
 // For x in [-87, 0] the result is normal: n is added to the exponent.
-Real exp_to_87(Real x) {
+Real exp_to_87(Real x, ExpTerms terms) {
   Real t = fma(x, kLog2e, kRound);
-  Real p = exp_reduced(x, t - kRound);
+  Real p = exp_reduced(x, t - kRound, terms);
   return (p.bits() + (t.bits() << 23)).as_real();
 }
 
 // Without overflow to think of, one factor 2^(n + 64) is normal, and 2^-64 rounds the result once where it is subnormal.
-Real exp_nonpositive(Real x) {
+Real exp_nonpositive(Real x, ExpTerms terms) {
   constexpr double kRoundRaised = kRoundBiased + 64;
   x = max(x, -104.0);
   Real t = fma(x, kLog2e, kRoundRaised);
-  return exp_reduced(x, t - kRoundRaised) * power_of_two(t) * 0x1p-64;
+  return exp_reduced(x, t - kRoundRaised, terms) * power_of_two(t) * 0x1p-64;
 }
 
 // 2^n is exact because r is 0 then; the exponent is split in halves, both biased by kRound + 254.

@@ -4,6 +4,7 @@
 
 #include <llvm/IR/Module.h>
 
+#include "compiler/emit/math.h"
 #include "compiler/emit/math_builder.h"
 
 namespace bz::emit::math {
@@ -17,8 +18,8 @@ Real with_pow_specials(Real x, Real y, Real magnitude);
 
 namespace f32 {
 Real exp(Real x);
-Real exp_nonpositive(Real x);
-Real exp_to_87(Real x);
+Real exp_nonpositive(Real x, ExpTerms terms);
+Real exp_to_87(Real x, ExpTerms terms);
 Real exp2(Real x);
 Real expm1(Real x);
 Real log(Real x);
