@@ -12,6 +12,11 @@ ReadAhead::ReadAhead(const StageContext& stage, const IndexVar& first, const Ind
       once_[id] = b_.array(stage.array_name("once", id), stage.expr(id).dtype, 1, kernel::Space::registers);
   }
   load_once(block);
+  if (s.spill > 0) {
+    const Position position(stage, block);
+    Spilled(stage, position, spilled_.emplace(stage)).start();
+    return;
+  }
   ahead_ = arrays_for(loads_ahead(stage.region, s), "ahead");
   held_ = ahead_;
   Held parameters;
@@ -40,9 +45,20 @@ Memo ReadAhead::once() const {
   return values;
 }
 
-void ReadAhead::wait() { b_.await(stage_.schedule.prefetch - 1); }
+void ReadAhead::wait() {
+  if (!spilled_) b_.await(stage_.schedule.prefetch - 1);
+}
+
+void ReadAhead::start_next(const Spilled::Group& group) {
+  b_.when(b_.inside({{Index::var(next_), 0, stage_.extent.blocks}}), [&] {
+    const Position position(stage_, Index::var(next_));
+    Spilled(stage_, position, *spilled_).start(group);
+  });
+  b_.commit();
+}
 
 void ReadAhead::start_next(const Index& block, const Index& group) {
+  if (spilled_) return load_once(Index::var(next_));
   const std::int64_t groups = stage_.schedule.keep == Keep::registers ? 1 : stage_.extent.groups;
   const Index ahead = group + Index(stage_.schedule.prefetch);
   if (ahead.hi() < groups) {

@@ -4,32 +4,37 @@
 
 namespace bz::compiler {
 
-Spilled::Spilled(const StageContext& stage, const Position& position)
+SpillArrays::SpillArrays(const StageContext& stage) : spill(spill_of(stage.region, stage.schedule)) {
+  const Schedule& s = stage.schedule;
+  const std::int64_t elements = static_cast<std::int64_t>(s.spill) * s.vector * threads_of(s);
+  for (std::size_t i = 0; i < spill.arrays.size(); ++i) {
+    arrays.push_back(
+        stage.builder.array(stage.array_name("spill", i), spill.arrays[i], elements, kernel::Space::shared));
+  }
+}
+
+Spilled::Spilled(const StageContext& stage, const Position& position, const SpillArrays& arrays)
     : stage_(stage),
       position_(position),
       b_(stage.builder),
       in_registers_(vectors_in_registers(stage.region, stage.schedule)),
-      together_(std::min(stage.schedule.unroll, stage.schedule.spill)),
-      spill_(spill_of(stage.region, stage.schedule)) {
-  const Schedule& s = stage.schedule;
-  const std::int64_t elements = static_cast<std::int64_t>(s.spill) * s.vector * threads_of(s);
-  for (std::size_t i = 0; i < spill_.arrays.size(); ++i)
-    arrays_.push_back(
-        b_.array(stage.array_name("spill", i), spill_.arrays[i], elements, kernel::Space::shared));
-}
+      together_(spilled_together(stage.schedule)),
+      arrays_(arrays) {}
 
 void Spilled::start() {
-  const Held loads = held(0);
-  for_each_group([&](std::span<Step> steps) {
-    for (Step& s : steps) start_copies(stage_, position_, loads, s);
-  });
+  for_each_group([&](std::span<Step>, const Group& group) { start(group); });
   b_.commit();
+}
+
+void Spilled::start(const Group& group) {
+  const Held loads = held(0);
+  for (Step& s : steps_of(group)) start_copies(stage_, position_, loads, s);
 }
 
 Held Spilled::held(int phase) const {
   Held held;
-  for (const auto& [id, array] : spill_.held[static_cast<std::size_t>(phase)])
-    held[id] = arrays_[static_cast<std::size_t>(array)];
+  for (const auto& [id, array] : arrays_.spill.held[static_cast<std::size_t>(phase)])
+    held[id] = arrays_.arrays[static_cast<std::size_t>(array)];
   return held;
 }
 
@@ -48,19 +53,20 @@ void Spilled::for_each_group(const Body& body) const {
     if (first == end) return;
     const IndexVar j = b_.var("j", end - first);
     b_.loop(j, kernel::Level::serial, [&] {
-      std::vector<Step> steps = steps_of(Index::var(j) + Index(first), masked);
-      body(steps);
+      const Group group{Index::var(j) + Index(first), masked};
+      std::vector<Step> steps = steps_of(group);
+      body(steps, group);
     });
   };
   loop(0, full, false);
   loop(full, groups, true);
 }
 
-std::vector<Step> Spilled::steps_of(const Index& group, bool masked) const {
+std::vector<Step> Spilled::steps_of(const Group& group) const {
   std::vector<Step> steps;
-  const Index number = group * together_;
+  const Index number = group.number * together_;
   for (int u = 0; u < together_; ++u) {
-    steps.push_back(position_.step(number + Index(u) + Index(in_registers_), masked));
+    steps.push_back(position_.step(number + Index(u) + Index(in_registers_), group.masked));
     steps.back().slot = position_.slot(number + Index(u), stage_.schedule.spill);
   }
   return steps;

@@ -11,12 +11,25 @@
 
 namespace bz::compiler {
 
+// Where they are: the same for all domains of a block that stays.
+struct SpillArrays {
+  explicit SpillArrays(const StageContext& stage);
+
+  Spill spill;
+  std::vector<kernel::ArrayId> arrays;
+};
+
 class Spilled {
  public:
-  Spilled(const StageContext& stage, const Position& position);
+  Spilled(const StageContext& stage, const Position& position, const SpillArrays& arrays);
 
-  // Starts to bring what the first phase loads of them.
+  // Starts to bring what the first phase loads of them; of one group, whose places nobody needs any more.
   void start();
+  struct Group {
+    Index number;
+    bool masked;  // the domain may end inside
+  };
+  void start(const Group& group);
   // Before the first phase: until they are there.
   void wait() { b_.await(0); }
 
@@ -24,20 +37,19 @@ class Spilled {
   Held held(int phase) const;
   Held added(int phase) const;
 
-  // Runs `body(steps)` for all of them, some at a time in a loop.
-  using Body = std::function<void(std::span<Step>)>;
+  // Runs `body(steps, group)` for all of them, some at a time in a loop.
+  using Body = std::function<void(std::span<Step>, const Group&)>;
   void for_each_group(const Body& body) const;
 
  private:
-  std::vector<Step> steps_of(const Index& group, bool masked) const;
+  std::vector<Step> steps_of(const Group& group) const;
 
   const StageContext& stage_;
   const Position& position_;
   KernelBuilder& b_;
   std::int64_t in_registers_;  // vectors before them
   int together_;
-  Spill spill_;
-  std::vector<kernel::ArrayId> arrays_;
+  const SpillArrays& arrays_;
 };
 
 }  // namespace bz::compiler

@@ -203,22 +203,29 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   // A domain that stays in registers is loaded as a whole before anything is computed from it, and where several warps share
   // it, they wait for each other.
   const bool loaded_first = s.keep == Keep::registers && s.threads_reduced > 32;
+  // What is spilled is copied where it stays, while the domain before is stored: several blocks then fill each other's gaps.
+  const bool in_place = s.prefetch > 0 && s.spill > 0;
+  const double staying = s.prefetch > 0 && !(in_place && resident > 1) ? kStaying : 1;
   double memory = 0, arithmetic = 0;
   double chain = kClusterSeconds * (1 - 1.0 / s.cluster);
   for (const Work& w : work) {
     const double again = w.from_cache / (cached ? kCacheSpeed : 1);
     const double parameters = w.parameters / kParameterSpeed;
-    memory += (s.prefetch > 0 ? kStaying : 1) * (w.from_memory + again + parameters + w.written) /
-              target.dram_bytes_per_second;
+    memory += staying * (w.from_memory + again + parameters + w.written) / target.dram_bytes_per_second;
     arithmetic += w.instructions / issued / (target.multiprocessors * reach(cluster));
     const double read = (w.from_memory + again + parameters) / parts / (share * kBurst);
     const double computed = w.instructions / parts / issued;
-    chain += w.written / parts / (share * kBurst);
-    // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored.
+    const double stored = w.written / parts / (share * kBurst);
+    // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored; of a
+    // domain that is spilled that is what goes to shared memory.
     const bool ahead = s.prefetch > 0;
-    const double waited = read > 0 && !ahead ? kLoadSeconds * load_rounds : 0;
+    const double waited = read > 0 && (!ahead || in_place) ? kLoadSeconds * load_rounds : 0;
+    chain += in_place ? 0 : stored;
     if (ahead && &w == &work.front()) {
-      chain += computed;
+      const double loaded = in_place ? 1 - static_cast<double>(s.spill) / static_cast<double>(e.vectors) : 0;
+      chain += std::max(computed, loaded * read + waited);
+    } else if (in_place) {
+      chain += std::max({read, computed, stored}) + waited;
     } else if (loaded_first && !ahead) {
       chain += read + computed + waited;
     } else {

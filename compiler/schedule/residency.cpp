@@ -237,9 +237,9 @@ int live_registers(const Region& region) {
   return most;
 }
 
-std::optional<Region> resident_form(const Region& region) {
+std::optional<Region> resident_form(const Region& region, bool sums_of_exponentials) {
   Region r = region;
-  bool changed = max_sumexp_as_sums(r);
+  bool changed = sums_of_exponentials && max_sumexp_as_sums(r);
   if (changed) put_in_order(r);
   while (moments_as_sums(r)) {
     put_in_order(r);

@@ -50,6 +50,7 @@ class RowCandidates {
       for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
       if (!extent_of(region_, first_).shifted && !parameter_loads(region_, first_).empty())
         add_kept(Keep::registers, 1, /*parameters_shared=*/true);
+      add_copied_in_place();
       if (size_ >= kOfCluster) prefer_small_blocks();
       // Shared memory holds more, and takes the forms of few phases with it.
       if (out_.empty()) add_kept(Keep::shared);
@@ -88,7 +89,9 @@ class RowCandidates {
     const std::int64_t rows = region_.domains() * region_.teams();
     s.threads_reduced = threads;
     s.threads_kept = 1;
-    const int least = s.keep == Keep::registers && !(narrow() && heavy_) ? 2 * kWarp : kLeastThreads;
+    // Blocks of 128 threads where 16-bit rows have exponentials, but for short rows (softmax of 256 bf16 took 0.510 ms so, 0.506 by 64).
+    const bool several = narrow() && heavy_ && threads >= 8;
+    const int least = s.keep == Keep::registers && !several ? 2 * kWarp : kLeastThreads;
     while (s.threads_kept * threads < least && rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
       s.threads_kept *= 2;
     while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
@@ -111,6 +114,7 @@ class RowCandidates {
         continue;
       }
       const int preferred = std::clamp(kept_threads(cluster), 1, kMostThreads);
+      if (keep == Keep::registers && prefetch == 0 && preferred == kWarp / 2) add_warp(s);
       for (const auto& [times, by] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {8, 1}, {1, 4}}) {
         const int threads = preferred * times / by;
         const Range range = kept_range(s, threads);
@@ -122,6 +126,14 @@ class RowCandidates {
     }
   }
 
+  // Of 16-bit rows with exponentials that two of them would share, a warp each, one vector at a time: softmax of 1024 f16 took 0.499 ms
+  // so and 0.509 otherwise, but of 1000 bf16 0.56 and 0.55, and log_softmax of 1024 0.53 and 0.50 (H200, 2026-11).
+  void add_warp(Schedule s) {
+    if (!narrow() || !heavy_ || exchanges_ < 2 || size_ % s.vector != 0) return;
+    s.threads_reduced = kWarp;
+    out_.push_back(s);
+  }
+
   // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
   // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11). Rows of 16 bits
   // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
@@ -131,6 +143,7 @@ class RowCandidates {
     const bool aligned = size_ % first_.vector == 0;
     const int preferred = narrow() ? kLeastThreads : 2 * kLeastThreads;
     const auto rank = [&](const Schedule& s) {
+      if (s.prefetch > 0 && s.spill > 0) return std::pair(-2, 0);
       if (s.parameters_shared) return std::pair(narrow() && size_ >= kVeryLong ? -1 : 8, -s.threads_reduced);
       const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
       const int spills = s.spill > 0 ? 1 : 0;
@@ -151,8 +164,41 @@ class RowCandidates {
     constexpr std::int64_t kHalf = 48 << 10;  // elements of a block
     if (!heavy_ && vectors * s.vector * threads > kHalf) return;
     if (vectors * s.vector <= registers || vectors * s.vector > most) return;
-    s.spill = power_at_least(vectors - registers / s.vector);
+    spill_all_but(s, registers, threads, chunk);
+  }
+
+  // Keeps at most so many elements of a thread in registers. Exponentials of 16-bit elements are spilled in 32 bits: then a vector more
+  // stays in registers where rows are not aligned (softmax of 65535 took 0.73 ms so, 0.80 otherwise; log_softmax 0.65 and 0.59).
+  void spill_all_but(Schedule s, std::int64_t elements, int threads, int chunk) {
+    const bool widens = narrow() && heavy_ && exchanges_ > 1;
+    const std::int64_t vectors = widens ? ceil_div(each(threads, s.cluster), s.vector)
+                                        : extent_of(region_, with_threads(s, threads)).vectors;
+    const std::int64_t together = std::max(1, chunk / s.vector);
+    s.spill = static_cast<int>(ceil_div(vectors - elements / s.vector, together) * together);
     if (s.spill < vectors) add(s, threads, chunk);
+  }
+
+  static Schedule with_threads(Schedule s, int threads) {
+    s.threads_reduced = threads;
+    return s;
+  }
+
+  // Blocks that stay, and copy the next row to where this one was spilled. Of rows of 2^20, which leave a multiprocessor one or two
+  // blocks, rms_norm of f32 took 0.68 ms so and 0.80 otherwise, log_softmax 0.61 and 0.71, rms_norm of bf16 0.60 and 0.71; of shorter ones
+  // layer_norm of 393216 f32, whose parameters do not fit in shared memory, 0.62 and 0.70. Softmax of 393216 f32 took 0.58 and 0.54, and
+  // of 16 bits always longer (H200, 2026-11).
+  void add_copied_in_place() {
+    const bool longest = size_ >= 4 * kVeryLong;
+    if (size_ < kVeryLong || most_cluster_ == 1 || (heavy_ && (narrow() || !longest))) return;
+    if (narrow() && !longest) return;
+    Schedule s = first_;
+    s.keep = Keep::registers;
+    s.prefetch = 1;
+    s.cluster = most_cluster_;
+    const std::int64_t share = each(1, s.cluster);
+    const int threads = narrow() || share <= 16384 ? 256 : 512;
+    spill_all_but(s, std::min<std::int64_t>(64, power_at_most(share / threads / 2)), threads,
+                  narrow() ? 32 : 16);
   }
 
   // Threads, and elements of each, that are worth a prediction. Reading ahead gains where the elements in registers leave room

@@ -122,7 +122,7 @@ Schedule parse_schedule(std::string_view text) {
     } else if (key == "tile") {
       s.tile = parse_number(key, value, 128);
     } else if (key == "spill") {
-      s.spill = parse_number(key, value, kMostSpill, /*none=*/true);
+      s.spill = parse_number(key, value, kMostSpill, /*none=*/true, /*power_of_two=*/false);
     } else if (key == "queue") {
       s.queue = parse_number(key, value, kMostLag, /*none=*/true, /*power_of_two=*/false);
     } else if (key == "keep") {
@@ -218,7 +218,7 @@ Extent extent_of(const Region& region, const Schedule& s) {
 std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   std::int64_t bytes = partial_bytes(region, s);
   if (s.tile > 1) bytes += tile_bytes(region, *tile_of(region, s));
-  if (s.prefetch > 0) {
+  if (s.prefetch > 0 && s.spill == 0) {
     const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
     for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
     if (s.parameters_shared) {
@@ -254,6 +254,7 @@ static std::optional<std::string> refuse_parameters(const Region& region, const 
            "prefetch=1";
   if (!s.lanes_reduced || parameter_loads(region, s).empty())
     return "domains load nothing alike along their lanes";
+  if (s.spill > 0) return "parameters do not stay in shared memory beside what is spilled";
   if (e.shifted) return "rows are not aligned, so that a thread is elsewhere in each of them";
   return std::nullopt;
 }
@@ -262,7 +263,6 @@ static std::optional<std::string> refuse_spill(const Region& region, const Sched
                                                const Target& target) {
   if (target.sm < kCopies) return fmt::format("{} has no asynchronous copies", target.name);
   if (s.keep != Keep::registers) return "nothing is spilled where registers keep nothing";
-  if (s.prefetch > 0) return "what is spilled is not read ahead";
   if (s.spill >= e.vectors)
     return fmt::format("{} vectors of a thread are spilled, it has {}", s.spill, e.vectors);
   if (loads_ahead(region, s).empty()) return "no domain has a load of its own to spill";

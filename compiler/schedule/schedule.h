@@ -11,7 +11,8 @@
 // stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
 // so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next. What all domains load
 // alike, such as a scale, blocks that stay can keep in shared memory (`parameters=shared`).
-// Where registers do not hold a domain, `spill` vectors of each thread stay in shared memory instead (spill.h).
+// Where registers do not hold a domain, `spill` vectors of each thread stay in shared memory instead (spill.h). With both, the next
+// domain's are copied to the places of this one's as these are stored; what goes to registers is not read ahead then.
 // With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
 // shared memory (tile.h); `vector` is then the most elements that a thread moves at once.
 //
@@ -57,9 +58,9 @@ struct Schedule {
   int cluster = 1;   // power of two, at most 16
   int prefetch = 0;  // 0 or a power of two, at most 16
   bool parameters_shared = false;
-  int tile = 1;      // power of two, at most 128
-  int spill = 0;     // 0 or a power of two, at most 64
-  int queue = 0;     // of a stage of a queue: teams that it stays behind what it needs, at most kMostLag
+  int tile = 1;   // power of two, at most 128
+  int spill = 0;  // at most 64
+  int queue = 0;  // of a stage of a queue: teams that it stays behind what it needs, at most kMostLag
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -131,24 +132,28 @@ std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const 
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each max_sumexp whose exponentials are needed again, or that is all there is, taken back to a maximum and sums, and each moments
-// to three sums (resident.h). Where a domain stays in registers another phase costs an exchange between threads, while the
-// one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
-std::optional<Region> resident_form(const Region& region);
+// The region with each moments taken back to three sums and, with `sums_of_exponentials`, each max_sumexp whose exponentials are needed again,
+// or that is all there is, to a maximum and sums (resident.h). Where a domain stays in registers another phase costs an exchange
+// between threads, while the one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
+std::optional<Region> resident_form(const Region& region, bool sums_of_exponentials);
 
 // A region in the form that each schedule wants.
 class Forms {
  public:
-  explicit Forms(const Region& region) : region_(region), resident_(resident_form(region)) {}
+  explicit Forms(const Region& region)
+      : region_(region), resident_(resident_form(region, true)), streamed_(resident_form(region, false)) {}
   const Region& region() const { return region_; }
   const Region* resident() const { return resident_ ? &*resident_ : nullptr; }
+  // Where blocks stay and spill, most of a domain arrives while the first phase goes over it: exponentials cost no time there.
   const Region& of(const Schedule& s) const {
-    return s.keep == Keep::registers && resident_ ? *resident_ : region_;
+    if (s.keep != Keep::registers) return region_;
+    const std::optional<Region>& form = s.prefetch > 0 && s.spill > 0 ? streamed_ : resident_;
+    return form ? *form : region_;
   }
 
  private:
   const Region& region_;
-  std::optional<Region> resident_;
+  std::optional<Region> resident_, streamed_;
 };
 
 // Vectors of the domain that a thread keeps in registers.

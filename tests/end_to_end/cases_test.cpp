@@ -379,6 +379,8 @@ TEST_CASE("rows of every width that registers and shared memory keep together") 
          {"lanes=reduced,vector={},kept=1,reduced=32,unroll=1,spill=1,keep=registers",
           "lanes=reduced,vector={},kept=2,reduced=32,unroll=2,spill=2,keep=registers",
           "lanes=reduced,vector={},kept=1,reduced=32,unroll=1,cluster=2,spill=1,keep=registers",
+          "lanes=reduced,vector={},kept=1,reduced=32,unroll=1,prefetch=1,spill=2,keep=registers",
+          "lanes=reduced,vector=1,kept=1,reduced=64,unroll=2,cluster=2,prefetch=1,spill=3,keep=registers",
           "lanes=reduced,vector=1,kept=2,reduced=64,unroll=4,cluster=2,spill=4,keep=registers"}) {
       for (const std::string_view program : kPrograms) {
         const DType t = k % 2 == 0 ? DType::f32 : DType::bf16;
