@@ -93,6 +93,8 @@ class KernelEmitter {
   void store_piece(const Place& p, const Index& offset, llvm::ArrayRef<llvm::Value*> values, DType t);
   void load_partly(const Place& p, const Index& at, const Lanes& masks, Lanes& out);
   void load_if(const Place& p, const Index& at, int count, llvm::Value* condition, Lanes& out);
+  bool can_realign(const Place& p, const Index& offset, int width) const;
+  Pairs load_realigned(const Place& p, const Index& first);
   Lanes load_lanes(const Place& p, const Index& offset, int width, kernel::ValueId mask);
   void load(const Place& p, const Index& offset, kernel::ValueId mask, kernel::ValueId result);
   void store(const Place& p, const Index& offset, int width, kernel::ValueId value, kernel::ValueId mask);

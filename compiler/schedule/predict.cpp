@@ -220,11 +220,12 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     // domain that is spilled that is what goes to shared memory.
     const bool ahead = s.prefetch > 0;
     const double waited = read > 0 && (!ahead || in_place) ? kLoadSeconds * load_rounds : 0;
-    chain += in_place ? 0 : stored;
+    // A block that stays does not wait for what it stores.
+    chain += ahead ? 0 : stored;
     if (ahead && &w == &work.front()) {
       const double loaded = in_place ? 1 - static_cast<double>(s.spill) / static_cast<double>(e.vectors) : 0;
       chain += std::max(computed, loaded * read + waited);
-    } else if (in_place) {
+    } else if (ahead) {
       chain += std::max({read, computed, stored}) + waited;
     } else if (loaded_first && !ahead) {
       chain += read + computed + waited;

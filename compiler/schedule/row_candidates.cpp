@@ -61,7 +61,7 @@ class RowCandidates {
 
  private:
   static constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 1024;
-  static constexpr std::int64_t kLeast = 8, kPreferred = 64;  // elements of a thread
+  static constexpr std::int64_t kLeast = 8, kPreferred = 64, kMostPreferred = 80;  // elements of a thread
   // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
   static constexpr std::int64_t kOfCluster = 16384, kVeryLong = 1 << 18;
 
@@ -78,7 +78,7 @@ class RowCandidates {
   // with exponentials none: softmax of 1024 0.518 ms with eight vectors, 0.545 with four (H200, 2026-11).
   int kept_threads(int cluster) const {
     constexpr int kMerge = 20;  // instructions to combine
-    if (narrow() && heavy_) return power_at_least(ceil_div(size_, kPreferred * cluster));
+    if (narrow() && heavy_) return power_at_least(ceil_div(size_, kMostPreferred * cluster));
     const int vectors = heavy_ || to_combine_ > kMerge ? 4 : 2;
     const int most = narrow() && exchanges_ > 1 ? kLeastThreads : 512;
     return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
@@ -89,8 +89,9 @@ class RowCandidates {
     const std::int64_t rows = region_.domains() * region_.teams();
     s.threads_reduced = threads;
     s.threads_kept = 1;
-    // Blocks of 128 threads where 16-bit rows have exponentials, but for short rows (softmax of 256 bf16 took 0.510 ms so, 0.506 by 64).
-    const bool several = narrow() && heavy_ && threads >= 8;
+    // Blocks of 128 threads where 16-bit rows with exponentials have few of them, but for the shortest (softmax of 256 bf16 took
+    // 0.510 ms so and 0.506 by 64, of 5000 0.548 and 0.536).
+    const bool several = narrow() && heavy_ && threads >= 8 && threads < 2 * kWarp;
     const int least = s.keep == Keep::registers && !several ? 2 * kWarp : kLeastThreads;
     while (s.threads_kept * threads < least && rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
       s.threads_kept *= 2;
@@ -129,7 +130,9 @@ class RowCandidates {
   // Of 16-bit rows with exponentials that two of them would share, a warp each, one vector at a time: softmax of 1024 f16 took 0.499 ms
   // so and 0.509 otherwise, but of 1000 bf16 0.56 and 0.55, and log_softmax of 1024 0.53 and 0.50 (H200, 2026-11).
   void add_warp(Schedule s) {
-    if (!narrow() || !heavy_ || exchanges_ < 2 || size_ % s.vector != 0) return;
+    const bool stores =
+        std::any_of(region_.roots.begin(), region_.roots.end(), [](const Root& r) { return r.varies; });
+    if (!narrow() || !heavy_ || !stores || exchanges_ < 2 || size_ % s.vector != 0) return;
     s.threads_reduced = kWarp;
     out_.push_back(s);
   }
@@ -137,17 +140,25 @@ class RowCandidates {
   // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
   // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11). Rows of 16 bits
   // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
+  // Where exponentials are taken in the one pass that sums them, registers are short: log_softmax of 393216 f32 took 0.53 ms by blocks of 512
+  // threads, 0.55 of 256 (softmax 0.77 and 0.54); of 16384 bf16 0.515 by a block that spills, 0.53 by two (softmax 0.59 and 0.53).
   // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71. Where parameters stay in shared memory
   // there is one block a multiprocessor, and rms_norm of 262144 bf16 took 0.57.
   void prefer_small_blocks() {
     const bool aligned = size_ % first_.vector == 0;
-    const int preferred = narrow() ? kLeastThreads : 2 * kLeastThreads;
+    const bool one_pass = heavy_ && exchanges_ == 1;
+    const int preferred = (narrow() ? 1 : one_pass ? 4 : 2) * kLeastThreads;
     const auto rank = [&](const Schedule& s) {
       if (s.prefetch > 0 && s.spill > 0) return std::pair(-2, 0);
-      if (s.parameters_shared) return std::pair(narrow() && size_ >= kVeryLong ? -1 : 8, -s.threads_reduced);
+      if (s.parameters_shared) {
+        const bool few = each(s.threads_reduced, s.cluster) < kPreferred;
+        return std::pair(narrow() && size_ >= kVeryLong ? -1 : 8,
+                         (few ? kMostThreads : 0) - s.threads_reduced);
+      }
       const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
       const int spills = s.spill > 0 ? 1 : 0;
       if (narrow() && !aligned) return std::pair(1 - spills, distance);
+      if (narrow() && one_pass) return std::pair(distance, 1 - spills);
       return narrow() && !heavy_ ? std::pair(spills, distance) : std::pair(distance, spills);
     };
     std::stable_sort(out_.begin(), out_.end(),
@@ -197,7 +208,9 @@ class RowCandidates {
     s.cluster = most_cluster_;
     const std::int64_t share = each(1, s.cluster);
     const int threads = narrow() || share <= 16384 ? 256 : 512;
-    spill_all_but(s, std::min<std::int64_t>(64, power_at_most(share / threads / 2)), threads,
+    // Scales are loaded beside what registers hold: layer_norm of 2^20 f32 took 0.796 ms with 48 elements there, 0.813 with 64.
+    const std::int64_t most = !narrow() && !heavy_ && exchanges_ > 1 ? 48 : 64;
+    spill_all_but(s, std::min<std::int64_t>(most, power_at_most(share / threads / 2)), threads,
                   narrow() ? 32 : 16);
   }
 
@@ -258,6 +271,15 @@ class RowCandidates {
       const bool partly = size_ % (static_cast<std::int64_t>(threads) * chunk) != 0;
       if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * chunk) add(s, threads, chunk / 2);
       add(s, threads, chunk);
+    }
+    // Rows that are not aligned by as many rows as a block has warps for: logsumexp of 65535 bf16 took 0.312 ms by blocks of 16 rows and
+    // 0.341 by blocks of 4 (H200, 2026-11).
+    if (narrow() && many && preferred == kWarp && size_ % first_.vector != 0) {
+      Schedule blocks = first_;
+      blocks.threads_reduced = kWarp;
+      blocks.threads_kept = kMostThreads / 2 / kWarp;
+      blocks.unroll = chunk / blocks.vector;
+      out_.insert(out_.begin(), blocks);
     }
     // Of short rows that are not aligned all vectors would be masked.
     if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/fuse/access.h"
+#include "compiler/fuse/cost.h"
 #include "compiler/schedule/spill.h"
 #include "compiler/schedule/tile.h"
 #include "support/error.h"
@@ -362,9 +363,28 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   return std::nullopt;
 }
 
+// Whether an f32 domain that stays needs no more than a few instructions beside itself after the first phase: no exponential, no division, nothing
+// that is loaded. log_softmax with 48 elements a thread takes 64 registers, softmax more.
+static bool is_light_afterwards(const Region& region) {
+  constexpr int kFew = 4;
+  const std::vector<std::vector<ExprId>> computed = computed_by_phase(region, Keep::registers);
+  int instructions = 0;
+  bool loads = false;
+  for (std::size_t phase = 0; phase < computed.size(); ++phase) {
+    for (const ExprId id : computed[phase]) {
+      const Expr& e = region.exprs[static_cast<std::size_t>(id)];
+      if (phase > 0) instructions += element_instructions(region, e);
+      if (e.kind == Expr::Kind::load) loads = loads || phase > 0 || size_of(e.stored) != 4;
+    }
+  }
+  return exchanges_of(region) == 1 && !loads && instructions <= kFew;
+}
+
 std::int64_t registers_of(const Region& region, const Schedule& s) {
-  if (s.keep == Keep::registers)
-    return elements_per_thread(s, extent_of(region, s)) * live_registers(region) + working_registers(s);
+  if (s.keep == Keep::registers) {
+    const int working = working_registers(s) / (is_light_afterwards(region) ? 2 : 1);
+    return elements_per_thread(s, extent_of(region, s)) * live_registers(region) + working;
+  }
   const std::vector<IndexVar>& along = s.lanes_reduced ? region.reduced : region.kept;
   const std::int64_t lanes = s.lanes_reduced ? 1 : s.vector;
   std::int64_t registers = kStreamingRegisters;
