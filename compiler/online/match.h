@@ -26,8 +26,9 @@ const std::vector<NodeId>* as_map(const ir::Graph& g, NodeId id, ScalarOp op);
 // The value of `id` when it is a constant.
 const Scalar* as_constant(const ir::Graph& g, NodeId id);
 
-// When `p` is a broadcast: its operand and what that is a reshape of, as long as only axes of extent 1 come
-// and go. All have the same elements; `p` has them at its dims.
+// `id` and what it is a reshape of, as long as only axes of extent 1 come and go. All have the same elements.
+std::vector<NodeId> same_values(const ir::Graph& g, NodeId id);
+// When `p` is a broadcast: the same of its operand; `p` has the elements at its dims.
 std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p);
 // True when the broadcast `p` repeats along `axes` what lies along the others, as keepdims and NumPy's rules
 // do.

@@ -1,4 +1,6 @@
 // sum of (x - mean x)^2 -> moments; see online.h.
+#include <algorithm>
+
 #include "compiler/online/match.h"
 
 namespace bz {
@@ -56,9 +58,56 @@ std::optional<Deviation> as_deviation(const ir::Graph& g, NodeId id, const Wante
   return std::nullopt;
 }
 
+// The mean of rows of equal elements, and the node that has each of these once.
+struct EqualRows {
+  NodeId mean = kNoNode, value = kNoNode;
+};
+
+// When `id` is v - mean or mean - v, squared and then repeated along `axes` to `shape`, where the mean is that of v repeated so
+// too: what simplify makes of the deviations of such rows.
+std::optional<EqualRows> as_deviation_of_equal(const ir::Graph& g, NodeId id, const Axes& axes,
+                                               const Shape& shape) {
+  const std::vector<NodeId>* operands = as_map(g, id, ScalarOp::sub);
+  if (!operands) return std::nullopt;
+  for (const bool reversed : {false, true}) {
+    const NodeId v = (*operands)[reversed ? 1 : 0], m = (*operands)[reversed ? 0 : 1];
+    for (const NodeId candidate : same_values(g, m)) {
+      const std::optional<Mean> mean = as_mean(g, candidate);
+      if (!mean || mean->axes != axes || g.type(mean->x).shape != shape) continue;
+      const std::vector<NodeId> repeated = broadcast_values(g, mean->x), values = same_values(g, v);
+      const bool equal =
+          repeated.empty()
+              ? as_constant(g, v) && as_constant(g, mean->x) && *as_constant(g, v) == *as_constant(g, mean->x)
+              : repeats_along(g, mean->x, axes) &&
+                    std::find_first_of(repeated.begin(), repeated.end(), values.begin(), values.end()) !=
+                        repeated.end();
+      if (equal) return EqualRows{candidate, v};
+    }
+  }
+  return std::nullopt;
+}
+
+void match_equal_rows(const ir::Graph& g, Replacements& out) {
+  for (NodeId id = 0; id < g.size(); ++id) {
+    const ReduceAttrs* sum = as_reduce(g, id, Monoid::sum);
+    const NodeId squares = sum ? g.node(id).operands[0] : kNoNode;
+    if (!sum || !g.node(squares).as<BroadcastAttrs>() || !repeats_along(g, squares, sum->axes)) continue;
+    for (const NodeId value : broadcast_values(g, squares)) {
+      const std::vector<NodeId>* square = as_map(g, value, ScalarOp::mul);
+      if (!square || (*square)[0] != (*square)[1]) continue;
+      const auto rows = as_deviation_of_equal(g, (*square)[0], sum->axes, g.type(squares).shape);
+      if (!rows) continue;
+      out[rows->mean] = {{rows->value}, [rows = *rows, shape = g.type(rows->mean).shape](Rewriter& rw) {
+                           return rw.reshape(rw.moved(rows.value), shape);
+                         }};
+    }
+  }
+}
+
 }  // namespace
 
 void match_moments(const ir::Graph& g, Replacements& out) {
+  match_equal_rows(g, out);
   std::unordered_map<NodeId, Mean> means;  // those with a sum of squared deviations
   for (NodeId id = 0; id < g.size(); ++id) {
     const ReduceAttrs* sum = as_reduce(g, id, Monoid::sum);

@@ -23,15 +23,19 @@ const Scalar* as_constant(const ir::Graph& g, NodeId id) {
   return constant ? &constant->value : nullptr;
 }
 
-std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p) {
-  if (!g.node(p).as<BroadcastAttrs>()) return {};
-  std::vector<NodeId> values = {g.node(p).operands[0]};
+std::vector<NodeId> same_values(const ir::Graph& g, NodeId id) {
+  std::vector<NodeId> values = {id};
   while (g.node(values.back()).as<ReshapeAttrs>()) {
     NodeId inner = g.node(values.back()).operands[0];
     if (squeezed(g.type(inner).shape) != squeezed(g.type(values.back()).shape)) break;
     values.push_back(inner);
   }
   return values;
+}
+
+std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p) {
+  if (!g.node(p).as<BroadcastAttrs>()) return {};
+  return same_values(g, g.node(p).operands[0]);
 }
 
 bool repeats_along(const ir::Graph& g, NodeId p, const Axes& axes) {

@@ -38,7 +38,8 @@
 //   %q = mul %d, %d
 //   %v = sum %q {axes = [1]}                   %v = moments.3 %x {axes = [1]}
 //
-// Only a sum of squared deviations from the mean triggers the second form; a mean alone stays a sum.
+// Only a sum of squared deviations from the mean triggers the second form; a mean alone stays a sum. Where %x repeats %v along
+// the axes, simplify takes %v - %m before the broadcast; then %v is the mean, and %v - %v is 0 unless it is infinite or NaN.
 //
 // It runs after simplify, whose canonical forms it matches (reductions without kept axes, one broadcast from
 // the reduced shape), and before fuse, which then sees one phase where there were two.

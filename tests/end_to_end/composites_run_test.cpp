@@ -111,3 +111,22 @@ TEST_CASE("every composite has the value of its formula in every floating type")
     }
   }
 }
+
+TEST_CASE("rows that a broadcast makes of one value normalise to exactly 0") {
+  const std::vector<double> v = {1234.567, 0.1, -77777.7, 3.3e-7, 9.9e6};
+  for (const std::string_view rows : {
+           "%x = broadcast %v {shape = [5, 1000], dims = [0]} %n = layer_norm %x",
+           "%e = mul %v, 1.1 %x = broadcast %e {shape = [5, 1000], dims = [0]} %n = layer_norm %x",
+           "%x = broadcast %v {shape = [100, 5], dims = [1]} %n = layer_norm %x {axes = [0]}",
+           "%x = broadcast %v {shape = [5, 2, 10, 7], dims = [0]} %n = instance_norm %x",
+           "%x = broadcast %v {shape = [5, 4, 10, 7], dims = [0]} %n = group_norm %x {groups = 2}",
+           "%s = slice %v {starts = [1], stops = [2]} %x = broadcast %s {shape = [3, 100]} %n = layer_norm "
+           "%x",
+           "%c = constant f32[5, 1000] 0.1 %x = add %c, 0 %n = layer_norm %x",
+       }) {
+    INFO(rows);
+    const std::vector<double> y = result_of(fmt::format("graph g {{ %v = input f32[5] {} output %n }}", rows),
+                                            {{"v", tensor({DType::f32, {5}}, v)}});
+    CHECK(std::all_of(y.begin(), y.end(), [](double e) { return e == 0; }));
+  }
+}
