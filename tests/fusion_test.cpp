@@ -23,11 +23,15 @@ std::string read(const std::filesystem::path& path) {
   return text.str();
 }
 
-std::string becomes(const std::string& text) {
+Compilation scheduled(const std::string& text) {
   CompileOptions options;
   options.target = *parse_target("sm_90");
   options.last = Stage::schedule;
-  const Compilation c = compile(parse(text), options);
+  return compile(parse(text), options);
+}
+
+std::string becomes(const std::string& text) {
+  const Compilation c = scheduled(text);
   return fmt::format("# kernels {}, bytes {} of at least {}", c.kernels.size(), c.bytes_total(),
                      c.bytes_min());
 }
@@ -51,4 +55,13 @@ TEST_CASE("named programs become as few kernels and move as few bytes as ever") 
     }
   }
   CHECK(programs >= 40);
+}
+
+TEST_CASE("what is stored because of its order is cut for that") {
+  for (const char* name : {"softmax_transposed", "transpose_softmax", "columns_transposed"}) {
+    const Compilation c = scheduled(read(fmt::format("{}/tests/fusion/{}.braze", BRAZE_SOURCE_DIR, name)));
+    INFO(c.explain());
+    CHECK(!c.cuts.empty());
+    for (const compiler::Cut& cut : c.cuts) CHECK(cut.reason == compiler::CutReason::transposed);
+  }
 }

@@ -28,8 +28,8 @@ enum class CutReason : std::uint8_t {
   transposed,  // the region would move whole sectors for single elements: storing the value takes less
   too_many_operations,
   too_many_arguments,
-  domain_too_large,  // one kernel could have both, a block or cluster a domain, but several kernels are faster
-  already_stored,    // the value is stored as an output anyway, and read back at other indices
+  domain_too_large,  // for one of the first three: one kernel could have both as stages, but several kernels are faster
+  already_stored,  // the value is stored as an output anyway, and read back at other indices
 };
 std::string_view text(CutReason reason);
 

@@ -153,9 +153,13 @@ class Grouper {
     teams_[static_cast<std::size_t>(home)] = std::move(joined);
   }
 
+  // Of cuts that one kernel would do without; what was stored for another reason than its domain was so by choice.
   void explain(int producer, const std::string& why) {
     for (Cut& c : cuts_) {
-      if (stored(producer, c.from) == nullptr) continue;
+      const bool of_domain = c.reason == CutReason::different_domain ||
+                             c.reason == CutReason::inside_reduction ||
+                             c.reason == CutReason::repeated_reduction;
+      if (!of_domain || stored(producer, c.from) == nullptr) continue;
       c.reason = CutReason::domain_too_large;
       c.detail = why;
     }
