@@ -51,6 +51,7 @@ NodeId hardsigmoid(ir::Graph& g, NodeId x);
 NodeId hardswish(ir::Graph& g, NodeId x);
 
 // ---- normalisation (composites_norm.cpp); gamma and beta may be kNoNode ----
+// Parameters have the type of x, or f32 where that is f16 or bf16.
 // gamma and beta have the extents of `axes`.
 NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes = {-1}, NodeId gamma = kNoNode,
                   NodeId beta = kNoNode, double eps = 1e-5);

@@ -15,24 +15,30 @@ NodeId standardize(const Build& b, NodeId x, const Axes& axes, double eps) {
   return b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
 }
 
-// A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`.
+// A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`. It has that type, as PyTorch's mixed norms do,
+// or that of `x`.
 NodeId along(const Build& b, NodeId parameter, NodeId x, const Axes& axes, std::string_view what,
              std::string_view role) {
   const Type& type = b.g.type(x);
   const Type& given = b.g.type(parameter);
+  const DType arithmetic = compute_dtype(type.dtype);
   Type expected{type.dtype, {}};
   for (int axis : axes) expected.shape.push_back(type.shape[static_cast<std::size_t>(axis)]);
-  if (given.shape != expected.shape || compute_dtype(given.dtype) != type.dtype) {
-    b.g.fail(fmt::format("{}: {} is {}, expected {}", what, role, to_string(given), to_string(expected)));
+  if (given.shape != expected.shape || (given.dtype != type.dtype && given.dtype != arithmetic)) {
+    const std::string wide =
+        arithmetic == type.dtype ? "" : " or " + to_string(Type{arithmetic, expected.shape});
+    b.g.fail(fmt::format("{}: {} is {}, expected {}{} for x of type {}", what, role, to_string(given),
+                         to_string(expected), wide, name(type.dtype)));
   }
   return b.g.broadcast(b.widen(parameter), type.shape, axes);
 }
 
-// y * gamma + beta, each where it is given.
-NodeId affine(const Build& b, NodeId y, NodeId gamma, NodeId beta, const Axes& axes, std::string_view what) {
-  if (gamma != kNoNode) y = b.mul(y, along(b, gamma, y, axes, what, "gamma"));
-  if (beta != kNoNode) y = b.add(y, along(b, beta, y, axes, what, "beta"));
-  return y;
+// y * gamma + beta in the type of `x`, each where it is given; y is in the type of its arithmetic.
+NodeId affine(const Build& b, NodeId x, NodeId y, NodeId gamma, NodeId beta, const Axes& axes,
+              std::string_view what) {
+  if (gamma != kNoNode) y = b.mul(y, along(b, gamma, x, axes, what, "gamma"));
+  if (beta != kNoNode) y = b.add(y, along(b, beta, x, axes, what, "beta"));
+  return b.cast(y, b.g.type(x).dtype);
 }
 
 // [first, rank)
@@ -56,7 +62,7 @@ NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, NodeId
   b.require_float(x, "layer_norm");
   const Axes over = g.normalize_axes(x, axes, "layer_norm");
   const NodeId y = standardize(b, b.widen(x), over, eps);
-  return b.cast(affine(b, y, gamma, beta, over, "layer_norm"), g.type(x).dtype);
+  return affine(b, x, y, gamma, beta, over, "layer_norm");
 }
 
 NodeId rms_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optional<double> eps) {
@@ -68,7 +74,7 @@ NodeId rms_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::opt
   const double spacing = std::ldexp(1.0, g.type(w).dtype == DType::f64 ? -52 : -23);
   const NodeId v = mean(g, b.mul(w, w), over, true);
   const NodeId y = b.mul(w, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps.value_or(spacing))));
-  return b.cast(affine(b, y, gamma, kNoNode, over, "rms_norm"), g.type(x).dtype);
+  return affine(b, x, y, gamma, kNoNode, over, "rms_norm");
 }
 
 NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma, NodeId beta, double eps) {
@@ -85,7 +91,7 @@ NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma, Nod
   grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
   const NodeId split = g.reshape(b.widen(x), std::move(grouped));
   const NodeId y = g.reshape(standardize(b, split, axes_from(g, split, 2), eps), shape);
-  return b.cast(affine(b, y, gamma, beta, {1}, "group_norm"), g.type(x).dtype);
+  return affine(b, x, y, gamma, beta, {1}, "group_norm");
 }
 
 NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) {
@@ -94,7 +100,7 @@ NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double e
   b.require_float(x, "instance_norm");
   require_rank(g, x, 3, "instance_norm");
   const NodeId y = standardize(b, b.widen(x), axes_from(g, x, 2), eps);
-  return b.cast(affine(b, y, gamma, beta, {1}, "instance_norm"), g.type(x).dtype);
+  return affine(b, x, y, gamma, beta, {1}, "instance_norm");
 }
 
 NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta,
@@ -104,10 +110,10 @@ NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId g
   b.require_float(x, "batch_norm");
   require_rank(g, x, 2, "batch_norm");
   const NodeId w = b.widen(x);
-  const NodeId d = b.sub(w, along(b, mean, w, {1}, "batch_norm", "mean"));
-  const NodeId v = along(b, variance, w, {1}, "batch_norm", "variance");
+  const NodeId d = b.sub(w, along(b, mean, x, {1}, "batch_norm", "mean"));
+  const NodeId v = along(b, variance, x, {1}, "batch_norm", "variance");
   const NodeId y = b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
-  return b.cast(affine(b, y, gamma, beta, {1}, "batch_norm"), g.type(x).dtype);
+  return affine(b, x, y, gamma, beta, {1}, "batch_norm");
 }
 
 }  // namespace bz::composite

@@ -240,7 +240,12 @@ TEST_CASE("layer_norm and rms_norm with parameters, over any axes") {
   ir::Graph g;
   const NodeId n = g.input("x", f32({2, 64})), bad = g.input("gamma", f32({63}));
   REQUIRE_THROWS_WITH(composite::layer_norm(g, n, {-1}, bad),
-                      "error: layer_norm: gamma is f32[63], expected f32[64]");
+                      "error: layer_norm: gamma is f32[63], expected f32[64] for x of type f32");
+  const NodeId half = g.input("half", {DType::f16, {2, 64}}), scale = g.input("scale", {DType::bf16, {64}});
+  REQUIRE_THROWS_WITH(composite::rms_norm(g, half, {-1}, scale),
+                      "error: rms_norm: gamma is bf16[64], expected f16[64] or f32[64] for x of type f16");
+  REQUIRE_THROWS_WITH(composite::layer_norm(g, n, {-1}, kNoNode, scale),
+                      "error: layer_norm: beta is bf16[64], expected f32[64] for x of type f32");
 }
 
 TEST_CASE("group_norm, instance_norm and batch_norm") {
@@ -297,8 +302,9 @@ TEST_CASE("group_norm names channels and groups that do not fit") {
 }
 
 TEST_CASE("16-bit norms are computed in f32 and rounded once") {
+  const DType parameters = GENERATE(DType::f16, DType::f32);
   const HostTensor x = random_tensor({DType::f16, {3, 100}}, 9),
-                   gamma = random_tensor({DType::f16, {100}}, 10);
+                   gamma = random_tensor({parameters, {100}}, 10);
   Type type;
   const Values got = run(
       {x, gamma},

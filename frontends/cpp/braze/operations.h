@@ -129,7 +129,7 @@ Tensor hardtanh(const Arg& x, double min = -1, double max = 1);
 Tensor hardsigmoid(const Arg& x);
 Tensor hardswish(const Arg& x);
 
-// gamma and beta may be empty tensors, which are left out.
+// gamma and beta may be empty tensors, which are left out. Parameters have the type of x, or f32 where that is f16 or bf16.
 Tensor layer_norm(const Arg& x, const Axes& axes = {-1}, const Tensor& gamma = {}, const Tensor& beta = {},
                   double eps = 1e-5);
 Tensor rms_norm(const Arg& x, const Axes& axes = {-1}, const Tensor& gamma = {},
