@@ -86,6 +86,9 @@ std::string schedule_for(const std::string& text, const std::string& kernel, std
     if (item.substr(0, colon) != kernel) continue;
     if (!for_this.empty()) throw Error(fmt::format("schedule: {} is named twice", kernel));
     for_this = item.substr(colon + 1);
+    if (for_this.empty())
+      throw Error(fmt::format(
+          "schedule: nothing follows '{0}:', expected keys as in '{0}: vector=4,reduced=256'", kernel));
   }
   return for_this.empty() ? for_all : for_this;
 }

@@ -153,6 +153,8 @@ TEST_CASE("cli: a wrong program is status 1, with its line, and nothing is writt
   CHECK(braze({"emit", file, "--stage=graph", "-o", folder / "no/such/folder.txt"}).status == 1);
 }
 
+  CHECK_THAT(braze({"emit", file, "--stage=kernel", "--schedule=softmax_0: "}).err,
+             Contains("schedule: nothing follows 'softmax_0:', expected keys as in"));
 TEST_CASE("cli: emit writes every stage") {
   Folder folder;
   const std::string file = folder.write("rows.braze", kSoftmax);
