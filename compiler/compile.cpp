@@ -185,9 +185,9 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.target = options.target;
   c.fast_math = options.fast_math;
   if (options.last == Stage::graph) return c;
-  if (graph.outputs().empty()) throw Error(fmt::format("graph {} has no outputs", graph.name()));
+  if (graph.outputs().empty()) graph.fail(fmt::format("graph {} has no outputs", graph.name()));
   if (const auto problems = verify(graph); !problems.empty())
-    throw Error(fmt::format("graph {}: {}", graph.name(), problems.front()));
+    throw Error(problems.front().loc, fmt::format("graph {}: {}", graph.name(), problems.front().what));
 
   c.simplified = separate_outputs(run_graph_passes(index_operands(graph), options, c.times));
   if (options.last == Stage::simplified) return c;

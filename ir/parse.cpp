@@ -44,10 +44,10 @@ class Parser {
         statement();
       }
     }
+    graph_.set_location({options_.file, token_.line});  // of what is wrong with it as a whole
     advance();
     if (token_.kind != Kind::end)
       fail(fmt::format("expected nothing after the graph, got {}", token_.describe()));
-    graph_.set_location({});
     return std::move(graph_);
   }
 

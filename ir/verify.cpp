@@ -75,7 +75,7 @@ class Verifier {
  public:
   explicit Verifier(const ir::Graph& g) : g_(g) {}
 
-  std::vector<std::string> run() {
+  std::vector<Violation> run() {
     for (NodeId id = 0; id < g_.size(); ++id) {
       check_scope(id);
       if (!check_order(id)) continue;
@@ -90,7 +90,7 @@ class Verifier {
 
  private:
   void report(NodeId id, const std::string& what) {
-    problems_.push_back(fmt::format("{}: {}", print_node(g_, id), what));
+    problems_.push_back({g_.node(id).loc, fmt::format("{}: {}", print_node(g_, id), what)});
   }
 
   void check_scope(NodeId id) {
@@ -148,17 +148,18 @@ class Verifier {
       found.push_back(id);
       if (!names.insert(a->name).second) report(id, "another input has the same name");
     }
-    if (found != g_.inputs()) problems_.push_back("inputs() does not list the input nodes in order");
+    if (found != g_.inputs()) problems_.push_back({{}, "inputs() does not list the input nodes in order"});
   }
 
   void check_outputs() {
     std::set<std::string_view> names;
     for (const Output& out : g_.outputs()) {
       if (out.node < 0 || out.node >= g_.size()) {
-        problems_.push_back(fmt::format("output {} is node {}, which does not exist", out.name, out.node));
+        problems_.push_back(
+            {{}, fmt::format("output {} is node {}, which does not exist", out.name, out.node)});
       }
       if (!names.insert(out.name).second)
-        problems_.push_back(fmt::format("two outputs are named {}", out.name));
+        problems_.push_back({{}, fmt::format("two outputs are named {}", out.name)});
     }
   }
 
@@ -180,15 +181,16 @@ class Verifier {
   }
 
   const ir::Graph& g_;
-  std::vector<std::string> problems_;
+  std::vector<Violation> problems_;
 };
 
 }  // namespace
 
-std::vector<std::string> verify(const ir::Graph& g) { return Verifier(g).run(); }
+std::vector<Violation> verify(const ir::Graph& g) { return Verifier(g).run(); }
 
 void verify_or_throw(const ir::Graph& g, std::string_view after) {
-  const std::vector<std::string> problems = verify(g);
+  std::vector<std::string> problems;
+  for (const Violation& v : verify(g)) problems.push_back(v.what);
   if (problems.empty()) return;
   throw InternalError(
       fmt::format("graph {} is broken after {}:\n  {}", g.name(), after, fmt::join(problems, "\n  ")));

@@ -11,8 +11,12 @@
 
 namespace bz {
 
-// Every violation, with the node it concerns; empty for a sound graph.
-std::vector<std::string> verify(const ir::Graph& g);
+struct Violation {
+  SourceLoc loc;  // of the node it concerns
+  std::string what;
+};
+// Every one there is; empty for a sound graph.
+std::vector<Violation> verify(const ir::Graph& g);
 
 // Throws InternalError that lists the violations; `after` names the step that made the graph.
 void verify_or_throw(const ir::Graph& g, std::string_view after);

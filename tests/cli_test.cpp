@@ -141,20 +141,26 @@ TEST_CASE("cli: a wrong program is status 1, with its line, and nothing is writt
   CHECK(r.out.empty());
   CHECK(!fs::exists(out));
 
+  const std::string empty = folder.write("empty.braze", "graph g {\n}");
+  CHECK_THAT(braze({"explain", empty}).err, Contains("empty.braze:2: error: graph g has no outputs"));
+  const std::string absent = folder.write(
+      "absent.braze", "graph g {\n  %x = input f32[2]\n  %p = pad %x {lo = [1], hi = [0]}\n  output %p\n}");
+  CHECK_THAT(braze({"explain", absent}).err, Contains("absent.braze:3: error: graph g: %p = pad"));
+
   const Result none = braze({"explain", "no_such_program"});
   CHECK(none.status == 1);
   CHECK_THAT(none.err, Contains("no_such_program is neither a file nor a built-in example"));
 
   const std::string file = folder.write("rows.braze", kSoftmax);
   CHECK(braze({"emit", file, "--stage=kernel", "--schedule=nonsense=3"}).status == 1);
+  CHECK_THAT(braze({"emit", file, "--stage=kernel", "--schedule=softmax_0: "}).err,
+             Contains("schedule: nothing follows 'softmax_0:', expected keys as in"));
   CHECK(braze({"emit", file, "--stage=kernel", "--size=Q=3"}).status == 1);
   CHECK_THAT(braze({"emit", file, "--stage=kernel", "--disable=nonsense"}).err, Contains("nonsense"));
   CHECK(braze({"emit", file, "--stage=ptx", "--target=sm_90", "--ptx=6.0"}).status == 1);
   CHECK(braze({"emit", file, "--stage=graph", "-o", folder / "no/such/folder.txt"}).status == 1);
 }
 
-  CHECK_THAT(braze({"emit", file, "--stage=kernel", "--schedule=softmax_0: "}).err,
-             Contains("schedule: nothing follows 'softmax_0:', expected keys as in"));
 TEST_CASE("cli: emit writes every stage") {
   Folder folder;
   const std::string file = folder.write("rows.braze", kSoftmax);

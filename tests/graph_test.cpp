@@ -493,11 +493,11 @@ TEST_CASE("the verifier finds what copying can break") {
   broken.copy(g, sum, {bx, by});
   broken.copy(g, sum, {by, by});
   broken.copy(g, total, {});
-  const std::vector<std::string> problems = verify(broken);
+  const std::vector<Violation> problems = verify(broken);
   REQUIRE(problems.size() == 3);
-  REQUIRE_THAT(problems[0], Contains("%2 = add(%0, %1): f32[4]") && Contains("operands of one shape"));
-  REQUIRE_THAT(problems[1], Contains("inference gives f32[5]"));
-  REQUIRE_THAT(problems[2], Contains("sum needs an operand"));
+  REQUIRE_THAT(problems[0].what, Contains("%2 = add(%0, %1): f32[4]") && Contains("operands of one shape"));
+  REQUIRE_THAT(problems[1].what, Contains("inference gives f32[5]"));
+  REQUIRE_THAT(problems[2].what, Contains("sum needs an operand"));
   REQUIRE_THROWS_WITH(verify_or_throw(broken, "a pass"), Contains("graph main is broken after a pass"));
 
   ir::Graph absent;
@@ -512,7 +512,7 @@ TEST_CASE("the verifier finds what copying can break") {
   Scalar value = Scalar::of(DType::f16, 1);
   value.f = 1.00001;
   unrounded.constant(value);
-  REQUIRE_THAT(verify(unrounded).at(0), Contains("is not rounded to f16"));
+  REQUIRE_THAT(verify(unrounded).at(0).what, Contains("is not rounded to f16"));
 }
 
 TEST_CASE("a long chain is built, checked, copied and freed in linear time") {
