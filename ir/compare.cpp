@@ -113,12 +113,17 @@ bool within(const Comparison& comparison, const Tolerance& tolerance) {
   return true;
 }
 
+double spacing(DType dtype) { return std::ldexp(1.0, -format_of(dtype).mantissa); }
+
 Tolerance default_tolerance(DType dtype, std::int64_t reduction_length) {
   if (!is_float(dtype)) return {0, 0};
-  const double arithmetic = std::ldexp(1.0, -format_of(compute_dtype(dtype)).mantissa);
+  const DType arithmetic = compute_dtype(dtype);
+  return walk_tolerance(spacing(arithmetic), arithmetic == dtype ? 0 : spacing(dtype), reduction_length);
+}
+
+Tolerance walk_tolerance(double arithmetic, double rounded, std::int64_t reduction_length) {
   const double walk = 16 + 8 * std::sqrt(static_cast<double>(std::max<std::int64_t>(reduction_length, 1)));
-  const double storage = compute_dtype(dtype) == dtype ? 0 : std::ldexp(1.0, -format_of(dtype).mantissa);
-  const double both = walk * arithmetic + storage;
+  const double both = walk * arithmetic + rounded;
   return {both, both};
 }
 

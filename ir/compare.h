@@ -38,12 +38,17 @@ Comparison compare(const HostTensor& actual, const ReferenceTensor& reference);
 
 bool within(const Comparison& comparison, const Tolerance& tolerance);
 
+// The distance from 1 to the next number of a floating type.
+double spacing(DType dtype);
+
 // The tolerance for a result of type `dtype` whose elements come from reductions of `reduction_length`
-// elements (1: of none) of order 1: with u the spacing of the arithmetic at 1 (f32 for f16 and bf16), (16 + 8
+// elements (1: of none) of order 1: with u the spacing of the arithmetic (f32 for f16 and bf16), (16 + 8
 // sqrt(length)) u, both absolute and relative - a random walk of roundings, with room for functions and
 // cancellation - and for f16 and bf16 one spacing of their own, as the result is rounded to them. Integers
 // and bool must be equal.
 Tolerance default_tolerance(DType dtype, std::int64_t reduction_length);
+// The same for arithmetic of the spacing `arithmetic`, and roundings to 16 bits of spacings that are `rounded` together.
+Tolerance walk_tolerance(double arithmetic, double rounded, std::int64_t reduction_length);
 
 // "max abs error 1.2e-07, rel 9e-08, 1.5 ulp at element 17 (got 0.5, expected 0.50000006)"
 std::string to_string(const Comparison& comparison);

@@ -99,6 +99,30 @@ TEST_CASE("reference: much work is checked on slices, and faults in them are fou
   CHECK_THROWS_AS(bz::check_outputs(g.ir(), in, {}), bz::Error);
 }
 
+TEST_CASE("reference: the tolerance is that of the coarsest arithmetic and of all roundings on the way") {
+  bz::Graph g;
+  const auto x = g.input("x", bz::f32, {4}), half = g.input("half", bz::f16, {4}),
+             wide = g.input("wide", bz::f64, {4});
+  g.output("between", bz::exp(bz::cast(bz::exp(bz::cast(bz::exp(x), bz::bf16)), bz::f16)));
+  g.output("after", bz::cast(bz::cast(bz::exp(x), bz::bf16), bz::f32));
+  g.output("widened", bz::cast(bz::exp(half), bz::f64) * 2.0);
+  g.output("wide_only", bz::exp(bz::cast(half, bz::f64)));
+  g.output("rounded", bz::cast(bz::exp(wide), bz::f16));
+  g.output("same", half.reshape({2, 2}));
+  const std::map<std::string, bz::HostTensor> in = {{"x", bz::random_tensor({bz::f32, {4}}, 1)},
+                                                    {"half", bz::random_tensor({bz::f16, {4}}, 2)},
+                                                    {"wide", bz::random_tensor({bz::f64, {4}}, 3)}};
+  const bz::ReferenceCheck check = bz::check_outputs(g.ir(), in, bz::interpret(g.ir(), in));
+  const double f32 = bz::default_tolerance(bz::f32, 1).relative;
+  const std::map<std::string, double> expected = {{"between", f32 + 0x1p-7 + 2 * 0x1p-10},
+                                                  {"after", f32 + 0x1p-7},
+                                                  {"widened", f32},
+                                                  {"wide_only", bz::default_tolerance(bz::f64, 1).relative},
+                                                  {"rounded", f32 + 0x1p-10},
+                                                  {"same", 0}};
+  for (const bz::CheckedOutput& o : check.outputs) CHECK(o.tolerance.relative == expected.at(o.name));
+}
+
 TEST_CASE("reference: what fast_math may add is the sum over the way with the most of it, in f32 alone") {
   bz::Graph g;
   const auto x = g.input("x", bz::f32, {4}), wide = g.input("wide", bz::f64, {4});

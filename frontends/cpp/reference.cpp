@@ -21,26 +21,40 @@ constexpr std::size_t kShownSlices = 6;
 struct Way {
   std::int64_t length = 1;  // elements of the longest reduction
   double fast_error = 0;    // sum over the operations that fast_math approximates
+  double arithmetic = 0;    // spacing of the coarsest type that was computed in
+  double rounded = 0;       // sum of the spacings of the 16-bit types that it was rounded to
+  bool is_rounded = false;  // as it is, to its own type
 };
+
+bool is_16_bit(DType t) { return is_float(t) && compute_dtype(t) != t; }
 
 std::vector<Way> ways(const ir::Graph& graph) {
   std::vector<Way> ways(static_cast<std::size_t>(graph.size()));
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
-    auto& [length, fast_error] = ways[static_cast<std::size_t>(id)];
+    const DType dtype = n.type.dtype;
+    Way& way = ways[static_cast<std::size_t>(id)];
     for (NodeId operand : n.operands) {
       const Way& before = ways[static_cast<std::size_t>(operand)];
-      length = std::max(length, before.length);
-      fast_error = std::max(fast_error, before.fast_error);
+      way.length = std::max(way.length, before.length);
+      way.fast_error = std::max(way.fast_error, before.fast_error);
+      way.arithmetic = std::max(way.arithmetic, before.arithmetic);
+      way.rounded = std::max(way.rounded, before.rounded);
     }
     const auto* map = n.as<MapAttrs>();
     if (map != nullptr && compute_dtype(graph.type(n.operands[0]).dtype) == DType::f32)
-      fast_error += info(map->op).fast_error;
+      way.fast_error += info(map->op).fast_error;
+    const bool computes = n.kind() == NodeKind::map || n.kind() == NodeKind::reduce;
+    if (computes && is_float(dtype)) way.arithmetic = std::max(way.arithmetic, spacing(compute_dtype(dtype)));
+    const bool cast = map != nullptr && map->op == ScalarOp::cast;
+    if (cast && is_16_bit(dtype)) way.rounded += spacing(dtype);
+    way.is_rounded = n.kind() == NodeKind::view ? ways[static_cast<std::size_t>(n.operands[0])].is_rounded
+                                                : cast || n.kind() == NodeKind::leaf;
     const auto* reduce = n.as<ReduceAttrs>();
     if (reduce == nullptr) continue;
     std::int64_t reduced = 1;
     for (int axis : reduce->axes) reduced *= graph.type(n.operands[0]).shape[static_cast<std::size_t>(axis)];
-    length = std::max(length, reduced);
+    way.length = std::max(way.length, reduced);
   }
   return ways;
 }
@@ -72,8 +86,12 @@ void judge(ReferenceCheck& check, const std::string& name, const HostTensor& act
   CheckedOutput& out = check.outputs.emplace_back();
   out.name = name;
   out.comparison = compare(actual, expected);
-  out.tolerance = default_tolerance(actual.type().dtype, way.length);
-  if (fast_math && is_float(actual.type().dtype)) out.fast_error = way.fast_error;
+  const DType dtype = actual.type().dtype;
+  if (is_float(dtype)) {
+    const double stored = is_16_bit(dtype) && !way.is_rounded ? spacing(dtype) : 0;
+    out.tolerance = walk_tolerance(way.arithmetic, way.rounded + stored, way.length);
+    if (fast_math) out.fast_error = way.fast_error;
+  }
   out.tolerance.absolute += out.fast_error;
   out.tolerance.relative += out.fast_error;
   out.ok = within(out.comparison, out.tolerance);

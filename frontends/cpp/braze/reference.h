@@ -34,7 +34,9 @@ struct CheckOptions {
 struct CheckedOutput {
   std::string name;
   Comparison comparison;
-  Tolerance tolerance;    // default_tolerance for the longest reduction on the way to the output, and fast_error
+  // walk_tolerance for the longest reduction and the coarsest arithmetic on the way to the output and all roundings to 16 bits on
+  // the way with most of them, and fast_error
+  Tolerance tolerance;
   double fast_error = 0;  // what is allowed for fast_math
   bool ok = false;
 };
