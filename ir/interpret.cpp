@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/interpret/deviations.h"
 #include "ir/interpret/reduce.h"
 #include "ir/interpret/tape.h"
 #include "ir/interpret/values.h"
@@ -179,7 +180,8 @@ class Interpreter {
 std::map<std::string, ReferenceTensor> interpret_reference(const ir::Graph& g,
                                                            const std::map<std::string, HostTensor>& inputs) {
   check_inputs(g, inputs);
-  return Interpreter(g, inputs).run();
+  const std::optional<ir::Graph> corrected = interpret_detail::corrected_deviations(g);
+  return Interpreter(corrected ? *corrected : g, inputs).run();
 }
 
 std::map<std::string, HostTensor> interpret(const ir::Graph& g,

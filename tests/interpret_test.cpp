@@ -3,12 +3,15 @@
 
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "ir/compare.h"
+#include "ir/parse.h"
 #include "ir/verify.h"
 
 using namespace bz;  // NOLINT
@@ -377,4 +380,37 @@ TEST_CASE("comparison measures absolute, relative and ulp errors") {
   REQUIRE(within(compare(tensor({DType::i32, {2}}, {5, 7}), integers), default_tolerance(DType::i32, 1)));
   REQUIRE_FALSE(
       within(compare(tensor({DType::i32, {2}}, {5, 8}), integers), default_tolerance(DType::i32, 1)));
+}
+
+TEST_CASE("deviations of f64 from a mean that is large beside them are exact to rounding") {
+  std::vector<double> x;
+  for (int k = 0; k < 6 * 1000; ++k) x.push_back(1e8 + 1e-3 * std::sin(k * k));
+  std::vector<double> expected;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    long double mean = 0;
+    for (std::size_t i = 0; i < 1000; ++i)
+      mean += static_cast<long double>(x[k / 1000 * 1000 + i] - 1e8) / 1000;
+    expected.push_back(static_cast<double>(static_cast<long double>(x[k] - 1e8) - mean));
+  }
+  for (const char* deviation : {
+           "%m = mean %x {axes = [2], keepdims = true} %d = sub %x, %m",
+           "%m = mean %x {axes = [2]} %r = reshape %m {shape = [2, 3, 1]} %e = sub %r, %x %d = neg %e",
+           "%s = sum %x {axes = [2]} %m = div %s, 1000 %b = broadcast %m {shape = [2, 3, 1000], dims = [0, "
+           "1]} "
+           "%d = sub %x, %b",
+       }) {
+    INFO(deviation);
+    const ir::Graph g =
+        parse(fmt::format("graph g {{ %x = input f64[2, 3, 1000] {} output %d }}", deviation));
+    const auto got = interpret_reference(g, {{"x", tensor({DType::f64, {2, 3, 1000}}, x)}}).at("d").f;
+    for (std::size_t k = 0; k < got.size(); ++k) REQUIRE(got[k] == Approx(expected[k]).margin(1e-17));
+  }
+  // What is no mean, or not along its own elements, stays what it is, and so do infinities.
+  const ir::Graph other = parse(R"(graph g { %x = input f64[2, 2] %m = mean %x {axes = [0]}
+    %r = reshape %m {shape = [2, 1]} %s = sum %x {axes = [1], keepdims = true} %t = div %s, 2
+    %y = sub %x, %r %z = sub %x, %s %w = sub %x, %t output %y output %z output %w })");
+  const auto out = interpret_reference(other, {{"x", tensor({DType::f64, {2, 2}}, {1, 2, 3, kInf})}});
+  require_same(values(out.at("y")), {-1, 0, -kInf, kNan});
+  require_same(values(out.at("z")), {-2, -1, -kInf, kNan});
+  require_same(values(out.at("w")), {-0.5, 0.5, -kInf, kNan});
 }
