@@ -11,6 +11,7 @@
 
 #include "compiler/compile.h"
 #include "ir/parse.h"
+#include "ir/print.h"
 
 using namespace bz;  // NOLINT
 
@@ -55,6 +56,37 @@ TEST_CASE("named programs become as few kernels and move as few bytes as ever") 
     }
   }
   CHECK(programs >= 40);
+}
+
+TEST_CASE("long rows that are needed again are split where no cluster holds one or it takes longer") {
+  struct Case {
+    const char* body;
+    const char* target;
+    int rows, length;
+    bool split;
+  };
+  for (const Case& c :
+       {Case{"%y = layer_norm %a", "sm_90", 100, 131072, false},
+        Case{"%y = layer_norm %a", "sm_80", 100, 131072, true},
+        Case{"%y = rms_norm %a", "sm_90", 4, 65536, false},
+        Case{"%y = softmax %a {axes = [1]}", "sm_90", 5, 131072, false},
+        Case{"%y = softmax %a {axes = [1]}", "sm_90", 5, 1 << 20, true},
+        Case{"%y = softmax %a {axes = [1]}", "sm_90", 1, 1 << 19, true},
+        Case{"%s = softmax %a {axes = [1]} %w = mul %s, %r %y = sum %w {axes = [1]}", "sm_90", 5, 131072,
+             false},
+        Case{"%s = layer_norm %a %w = abs %s %y = sum %w {axes = [1]}", "sm_90", 5, 131072, false},
+        Case{"%y = logsumexp %a {axes = [1]}", "sm_90", 5, 131072, true},
+        Case{"%s = sum %a {axes = [1], keepdims = true} %y = mul %r, %s", "sm_90", 5, 131072, true}}) {
+    const std::string text = fmt::format(
+        "graph g {{ %x = input bf16[{0}, {1}] %r = input bf16[{0}, {1}] %a = add %x, 1 {2} output %y }}",
+        c.rows, c.length, c.body);
+    INFO(text << " for " << c.target);
+    CompileOptions options;
+    options.target = *parse_target(c.target);
+    options.last = Stage::simplified;
+    CHECK((print(compile(parse(text), options).simplified).find("merge = true") != std::string::npos) ==
+          c.split);
+  }
 }
 
 TEST_CASE("what is stored because of its order is cut for that") {

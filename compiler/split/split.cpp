@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/split/cluster_rows.h"
+
 namespace bz::compiler {
 namespace {
 
@@ -14,7 +16,9 @@ struct Plan {
   std::int64_t parts = 1, length = 0;
 };
 
-Plan plan_for(const ir::Graph& g, const Node& node, const ReduceAttrs& attrs, const Target& target) {
+Plan plan_for(const ir::Graph& g, NodeId id, const ReduceAttrs& attrs, const Target& target,
+              ClusterRows& cluster_rows) {
+  const Node& node = g.node(id);
   const Shape& shape = g.type(node.operands[0]).shape;
   const std::int64_t results = node.type.elements();
   if (attrs.merge || results == 0) return {};
@@ -30,9 +34,9 @@ Plan plan_for(const ir::Graph& g, const Node& node, const ReduceAttrs& attrs, co
   const std::int64_t sms = target.multiprocessors;
   std::int64_t wanted;
   if (rows) {
-    // A block a row. One block holds 48 Ki words; a part should be worth a block's start.
+    // A block or a cluster a row. A block holds 48 Ki words; a part should be worth a block's start.
     constexpr std::int64_t kResident = 48 << 10, kLeastPart = 4096;
-    if (results >= sms || size <= kResident) return {};
+    if (results >= sms || size <= kResident || cluster_rows.take(id, size, kResident)) return {};
     wanted = std::min(ceil_div(4 * sms, results), size / kLeastPart);
   } else {
     // Threads along the columns, at most 32 along the reduced axis.
@@ -52,7 +56,8 @@ Plan plan_for(const ir::Graph& g, const Node& node, const ReduceAttrs& attrs, co
 
 class Splitter {
  public:
-  Splitter(const ir::Graph& from, const Target& target) : from_(from), target_(target), to_(from.name()) {}
+  Splitter(const ir::Graph& from, const Target& target)
+      : from_(from), target_(target), cluster_rows_(from, target), to_(from.name()) {}
 
   ir::Graph run() {
     for (NodeId id = 0; id < from_.size(); ++id) map_.push_back(rebuild(id));
@@ -68,7 +73,7 @@ class Splitter {
     std::vector<NodeId> operands;
     for (const NodeId o : node.operands) operands.push_back(mapped(o));
     const auto* attrs = node.as<ReduceAttrs>();
-    const Plan p = attrs == nullptr ? Plan{} : plan_for(from_, node, *attrs, target_);
+    const Plan p = attrs == nullptr ? Plan{} : plan_for(from_, id, *attrs, target_, cluster_rows_);
     if (p.parts == 1) return to_.copy(from_, id, std::move(operands));
     to_.set_location(node.loc);
     to_.set_scope(to_.intern_scope(from_.scopes()[static_cast<std::size_t>(node.scope)]));
@@ -120,6 +125,7 @@ class Splitter {
 
   const ir::Graph& from_;
   const Target& target_;
+  ClusterRows cluster_rows_;
   ir::Graph to_;
   std::vector<NodeId> map_;
   std::map<std::tuple<Monoid, Axes, std::vector<NodeId>>, std::vector<NodeId>> partials_;

@@ -6,7 +6,7 @@
 //
 // The first step keeps its state unfinished, one component a node, and the second merges states; an axis that no good
 // number of parts divides is padded with elements that do not take part. It runs after online, whose states it splits,
-// and leaves alone what one block can hold: that is better done in one kernel.
+// and leaves alone what one block can hold, or a cluster where rows are needed again: that is better done in one kernel.
 #pragma once
 
 #include "ir/graph.h"
