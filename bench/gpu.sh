@@ -38,6 +38,10 @@ hand_written_softmax --size R=40 --size D=5000 --schedule=lanes=reduced,vector=4
 hand_written_softmax --size R=400 --size D=5000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,cluster=4,prefetch=1,keep=registers
 tests/fusion/bf16_layer_norm.braze --size R=700 --size D=4096 --schedule=lanes=reduced,vector=8,reduced=64,unroll=2,cluster=4,prefetch=1,parameters=shared,keep=registers
 tests/fusion/softmax_transposed.braze --size R=512 --size D=768
+log_softmax_rows --size R=300 --size D=20001 --schedule=lanes=reduced,vector=4,reduced=128,unroll=4,cluster=4,prefetch=1,spill=4,keep=registers
+hand_written_softmax --size R=300 --size D=6000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=2,cluster=2,prefetch=1,spill=6,keep=registers
+tests/golden/unaligned_scales.braze --size R=100
+tests/golden/eviction.braze --size R=2048
 gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }
