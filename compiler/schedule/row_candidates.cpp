@@ -196,12 +196,13 @@ class RowCandidates {
 
   // Blocks that stay, and copy the next row to where this one was spilled. Of rows of 2^20, which leave a multiprocessor one or two
   // blocks, rms_norm of f32 took 0.68 ms so and 0.80 otherwise, log_softmax 0.61 and 0.71, rms_norm of bf16 0.60 and 0.71; of shorter ones
-  // layer_norm of 393216 f32, whose parameters do not fit in shared memory, 0.62 and 0.70. Softmax of 393216 f32 took 0.58 and 0.54, and
-  // of 16 bits always longer (H200, 2026-11).
+  // layer_norm of 393216 f32, whose parameters do not fit in shared memory, 0.62 and 0.70. Without parameters blocks that come and go are faster
+  // (instance_norm of 512 x 512 f32 3.66 ms and 3.82 so, softmax of 393216 f32 0.54 and 0.58), and for exponentials of 16 bits always (H200,
+  // 2026-11).
   void add_copied_in_place() {
     const bool longest = size_ >= 4 * kVeryLong;
     if (size_ < kVeryLong || most_cluster_ == 1 || (heavy_ && (narrow() || !longest))) return;
-    if (narrow() && !longest) return;
+    if (!longest && (narrow() || parameter_loads(region_, first_).empty())) return;
     Schedule s = first_;
     s.keep = Keep::registers;
     s.prefetch = 1;
