@@ -39,7 +39,7 @@ struct CompileOptions {
   // f32 functions and divisions become the approximate instructions of the GPU, a multiplication and an addition may be
   // rounded together. NaN, infinities and signed zeros stay what they are.
   bool fast_math = false;
-  // Alignment in bytes of the addresses of inputs and outputs; a power of two, at least every element's size.
+  // Alignment in bytes of the addresses of inputs and outputs; a power of two. Each has that of its elements besides.
   int alignment = 16;
   std::vector<std::string> disabled_passes;  // names of graph passes to leave out
   Stage last = Stage::ptx;                   // where to stop; PTX or bitcode is made by the last stage only

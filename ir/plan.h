@@ -31,16 +31,18 @@ struct PlanKernel {
   int block = 1;               // threads, at most 1024
   int shared_bytes = 0;        // dynamic shared memory
   bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
-  int cluster = 1;             // consecutive blocks that run side by side and reach each other's shared memory
-  bool persistent = false;     // its blocks take turns or tickets: any number of clusters does all the work
-  std::vector<PlanLine> lines;  // for the simulator's reports; the first is number 1. Empty when compiled for CUDA
+  int cluster = 1;          // consecutive blocks that run side by side and reach each other's shared memory
+  bool persistent = false;  // its blocks take turns or tickets: any number of clusters does all the work
+  std::vector<PlanLine>
+      lines;  // for the simulator's reports; the first is number 1. Empty when compiled for CUDA
 };
 
 struct Plan {
   std::string name;
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;  // in launch order
-  // Alignment in bytes that the kernels need of every argument's address. Temporaries always have 256.
+  // Alignment in bytes that the kernels need of every argument's address; that of its elements they need anyway. Temporaries
+  // always have 256.
   int alignment = 16;
   std::string ptx;      // for the CUDA runtime; empty when compiled for the simulator
   int ptx_version = 0;  // 10 * major + minor, of `ptx`

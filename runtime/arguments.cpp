@@ -59,11 +59,11 @@ void check_address(const Plan& plan, const PlanBuffer& b, void* argument) {
   if (address == 0) {
     throw DeviceError(fmt::format("program '{}': {} is a null pointer", plan.name, describe(b)));
   }
-  if (address % static_cast<std::uintptr_t>(plan.alignment) != 0) {
-    throw DeviceError(
-        fmt::format("program '{}': {} is at {:#x}, which is not a multiple of the {} bytes it was "
-                    "compiled for",
-                    plan.name, describe(b), address, plan.alignment));
+  const int element = size_of(b.type.dtype);
+  if (address % static_cast<std::uintptr_t>(std::max(plan.alignment, element)) != 0) {
+    throw DeviceError(fmt::format("program '{}': {} is at {:#x}, which is not a multiple of the {} bytes {}",
+                                  plan.name, describe(b), address, std::max(plan.alignment, element),
+                                  element > plan.alignment ? "of its elements" : "it was compiled for"));
   }
 }
 

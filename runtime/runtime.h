@@ -29,7 +29,7 @@ class Program {
  public:
   virtual ~Program() = default;
   // `arguments`: device addresses of the plan's inputs then outputs, in plan order, each aligned to
-  // plan.alignment. Asynchronous on CUDA; kernels that have an empty grid are not launched. Throws
+  // plan.alignment and its elements. Asynchronous on CUDA; kernels that have an empty grid are not launched. Throws
   // DeviceError, or Error when an output overlaps another argument (the front end's Executable runs in place).
   virtual void run(std::span<void* const> arguments, StreamHandle stream) = 0;
 

@@ -376,11 +376,9 @@ TEST_CASE("dsl: addresses of any alignment that the elements allow") {
   }
   bz::DeviceBuffer memory(device.runtime(), 4096);
   char* base = static_cast<char*>(memory.get());
-  CHECK_THAT(
-      error_of([&] {
-        exe.launch(std::array<void*, 4>{base + 2, base + 1024, base + 2048, base + 3072});
-      }),
-      Catch::Contains("input x is at") && Catch::Contains("not a multiple of the 4 bytes of its elements"));
+  CHECK_THROWS_WITH(
+      exe.launch(std::array<void*, 4>{base + 2, base + 1024, base + 2048, base + 3072}),
+      Catch::Contains("input 'x' is at") && Catch::Contains("not a multiple of the 4 bytes of its elements"));
 }
 
 TEST_CASE("dsl: an output on its input gets what it gets elsewhere") {

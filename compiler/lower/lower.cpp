@@ -98,8 +98,9 @@ class Lowering {
 
   kernel::BufferId add_buffer(Binding binding, DType stored) {
     constexpr int kWidestAccess = 16;
-    out_.kernel.buffers.push_back({label(graph_, binding.node), stored, graph_.type(binding.node).elements(),
-                                   binding.written, binding.temporary ? kWidestAccess : alignment_});
+    out_.kernel.buffers.push_back(
+        {label(graph_, binding.node), stored, graph_.type(binding.node).elements(), binding.written,
+         binding.temporary ? kWidestAccess : std::max(alignment_, size_of(stored))});
     out_.bindings.push_back(binding);
     return static_cast<kernel::BufferId>(out_.kernel.buffers.size()) - 1;
   }

@@ -332,7 +332,7 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   }
   if (s.prefetch > 0) {
     if (std::optional<std::string> why = refuse_prefetch(region, s, target)) return why;
-    if (const std::int64_t all = shared_bytes(region, s); all > target.max_shared_bytes) {
+    if (const std::int64_t all = shared_bytes(region, s); s.spill == 0 && all > target.max_shared_bytes) {
       return fmt::format("{} bytes of shared memory to read ahead, a block may have {}", all,
                          target.max_shared_bytes);
     }

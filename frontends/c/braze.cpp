@@ -117,29 +117,22 @@ bz::Target choose_target(const braze_device* device, const char* name) {
                           fmt::join(bz::known_targets(), ", ")));
 }
 
-int check_alignment(int alignment, const bz::ir::Graph& graph) {
-  int largest = 1;
-  for (const bz::NodeId id : graph.inputs()) largest = std::max(largest, bz::size_of(graph.type(id).dtype));
-  for (const bz::Output& o : graph.outputs()) {
-    largest = std::max(largest, bz::size_of(graph.type(o.node).dtype));
-  }
+int check_alignment(int alignment) {
   if (alignment == 0) return bz::kWidestAlignment;
-  if (alignment >= largest && alignment <= bz::kWidestAlignment &&
+  if (alignment > 0 && alignment <= bz::kWidestAlignment &&
       std::has_single_bit(static_cast<unsigned>(alignment))) {
     return alignment;
   }
   throw Error(
-      fmt::format("alignment {} is not a power of two from {}, the size of the largest element, to {}",
-                  alignment, largest, bz::kWidestAlignment));
+      fmt::format("alignment {} is not a power of two from 1 to {}", alignment, bz::kWidestAlignment));
 }
 
-bz::CompileOptions compile_options(const braze_device* device, const braze_compile_options& o,
-                                   const bz::ir::Graph& graph) {
+bz::CompileOptions compile_options(const braze_device* device, const braze_compile_options& o) {
   bz::CompileOptions options;
   options.target = choose_target(device, o.target);
   options.schedule = text_or(o.schedule, "");
   options.fast_math = o.fast_math != 0;
-  options.alignment = check_alignment(o.alignment, graph);
+  options.alignment = check_alignment(o.alignment);
   for (const char* pass : std::span(o.disabled_passes, o.disabled_pass_count)) {
     require(pass, "the name of a pass");
     const auto passes = bz::compiler::graph_passes();
@@ -209,7 +202,7 @@ braze_status braze_compile(braze_device* device, const char* text, const braze_c
 
     const bz::ir::Graph graph = bz::parse(text, parse_options(o));
     auto compiled = std::make_unique<braze_executable>();
-    compiled->options = compile_options(device, o, graph);
+    compiled->options = compile_options(device, o);
     if (o.tune != 0) {
       if (o.target != nullptr) throw Error("tuning measures on the device, it cannot be for another target");
       compiled->options.measured = bz::tune(graph, compiled->options, *device->runtime, {});

@@ -97,8 +97,8 @@ typedef struct braze_compile_options {
   const char* const* disabled_passes;
   size_t disabled_pass_count;
   int32_t fast_math; /* 1: the GPU's approximate instructions, and contraction; see docs/numerics.md */
-  /* In bytes, of all addresses given to launches: a power of two from the size of the largest element to 16,
-   * which is the default and the fastest. */
+  /* In bytes, of all addresses given to launches: a power of two to 16, which is the default and the fastest. An
+   * address is a multiple of the size of its elements besides. */
   int32_t alignment;
   /* 1: measure candidates of every kernel on the device and take the fastest; see docs/schedules.md. */
   int32_t tune;

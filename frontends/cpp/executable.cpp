@@ -25,14 +25,6 @@ std::vector<PlanBuffer> arguments_of(const ir::Graph& graph) {
   return arguments;
 }
 
-std::string describe(const PlanBuffer& b) {
-  return fmt::format("{} {}", b.kind == PlanBuffer::Kind::input ? "input" : "output", b.name);
-}
-
-bool is_multiple(void* address, int bytes) {
-  return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(bytes) == 0;
-}
-
 // The tensor given for an input, checked.
 const HostTensor& tensor_for(const PlanBuffer& input, const Executable::Tensors& tensors) {
   const auto found = tensors.find(input.name);
@@ -104,15 +96,11 @@ void Executable::State::copy(const Type& type, void* from, void* to, StreamHandl
 }
 
 void Executable::State::launch(std::span<void* const> addresses, StreamHandle stream) {
-  Plan layout;  // number of arguments, null pointers and overlaps
+  Plan layout;  // number of arguments, null pointers, alignment to elements and overlaps
   layout.name = variants.widest().graph.name();
   layout.buffers = arguments;
   layout.alignment = 1;
   bind_arguments(layout, addresses, InPlace::allowed);
-
-  // Kernels need every argument at a multiple of the largest element.
-  int largest = 1;
-  for (const PlanBuffer& b : arguments) largest = std::max(largest, size_of(b.type.dtype));
 
   std::vector<void*> actual(addresses.begin(), addresses.end());
   std::vector<std::size_t> copied_back;
@@ -122,14 +110,10 @@ void Executable::State::launch(std::span<void* const> addresses, StreamHandle st
       actual[i] = nullptr;
       continue;
     }
-    if (!is_multiple(addresses[i], size_of(b.type.dtype))) {
-      throw Error(fmt::format("{} is at {}, not a multiple of the {} bytes of its elements", describe(b),
-                              fmt::ptr(addresses[i]), size_of(b.type.dtype)));
-    }
     const bool output = b.kind == PlanBuffer::Kind::output;
     const auto begin = addresses.begin(), end = begin + static_cast<std::ptrdiff_t>(i);
     const bool on_input = output && std::find(begin, end, addresses[i]) != end;
-    if (!on_input && is_multiple(addresses[i], largest)) continue;
+    if (!on_input) continue;
     actual[i] = temporary(stream, i);
     if (output) {
       copied_back.push_back(i);

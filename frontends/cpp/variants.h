@@ -24,10 +24,9 @@ class Variants {
 
   const CompileOptions& options() const { return options_; }
   const Compilation& widest() const { return widest_; }
-  // The program for arguments of an alignment of at least the size of every element; loaded when first asked
-  // for.
+  // The program for arguments of that alignment, or that of their elements where it is more; loaded when first asked for.
   Program& program(int alignment);
-  // Addresses of the inputs, then of the outputs, each a multiple of the size of the largest element.
+  // Addresses of the inputs, then of the outputs, each a multiple of the size of its elements.
   void run(std::span<void* const> addresses, StreamHandle stream);
 
  private:

@@ -103,9 +103,9 @@ static void test_errors(void) {
   options.file = "s.braze";
   CHECK_ERROR(braze_compile(NULL, "graph s {\n  %y = softmx %x\n}", &options, &none), BRAZE_ERROR,
               "s.braze:2: error: ");
-  options.alignment = 2;
+  options.alignment = 12;
   CHECK_ERROR(braze_compile(NULL, kSoftmax, &options, &none), BRAZE_ERROR,
-              "alignment 2 is not a power of two from 4, the size of the largest element, to 16");
+              "alignment 12 is not a power of two from 1 to 16");
   options.alignment = 0;
   options.struct_size = 4;
   CHECK_ERROR(braze_compile(NULL, kSoftmax, &options, &none), BRAZE_ERROR,

@@ -105,6 +105,9 @@ class ModuleTest(unittest.TestCase):
         moved = np.empty(301, "f4")[1:].reshape(3, 100)
         moved[:] = x
         np.testing.assert_allclose(exe(moved), exe(x), rtol=1e-6)
+        mixed = sim("graph m { %h = input f16[37] %f = input f32[37] %c = cast %h {dtype = f32} %y = add %c, %f output %y }")
+        h, f = random(38).astype("f2")[1:], random(38)[1:]
+        np.testing.assert_array_equal(mixed(h, f), h.astype("f4") + f)
         bytes_ = np.zeros(1201, "u1")[1:].view("f4").reshape(3, 100)
         with self.assertRaisesRegex(braze.DeviceError, "which is not a multiple of the 4 bytes"):
             exe(bytes_)

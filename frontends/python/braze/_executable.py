@@ -6,7 +6,7 @@ import weakref
 from ctypes import c_char_p, c_void_p
 from typing import NamedTuple
 
-from ._library import (DTYPES, ITEM_BYTES, ArgumentInfo, CompileOptions, Error, Size, check, library,
+from ._library import (DTYPES, ArgumentInfo, CompileOptions, Error, Size, check, library,
                        take_text)
 from ._tensors import library_of
 
@@ -113,7 +113,6 @@ class Executable:
         self.kernel_count = library.braze_kernel_count(handle)
         self._names = [a.name for a in self.inputs]
         self._addresses = c_void_p * (inputs + outputs)
-        self._least_alignment = max((ITEM_BYTES[a.dtype] for a in self.inputs + self.outputs), default=1)
 
     def explain(self):
         """Which kernels the program became, why, and what they cost."""
@@ -166,7 +165,7 @@ class Executable:
         bits = _WIDEST_ALIGNMENT
         for address in addresses:
             bits |= address
-        alignment = max(bits & -bits, self._least_alignment)
+        alignment = bits & -bits
         return self._handles.get(alignment) or self._compile(alignment)
 
     def _compile(self, alignment):

@@ -24,9 +24,8 @@ class InternalError(RuntimeError):
 # By braze_status.
 _EXCEPTIONS = {1: Error, 2: DeviceError, 3: InternalError}
 
-# By braze_dtype: names in the text form and bytes.
+# By braze_dtype: names in the text form.
 DTYPES = ("f32", "f16", "bf16", "f64", "i32", "i64", "bool")
-ITEM_BYTES = dict(zip(DTYPES, (4, 2, 2, 8, 4, 8, 1)))
 
 
 class Size(ctypes.Structure):
