@@ -75,6 +75,11 @@ TEST_CASE("long rows that are needed again are split where no cluster holds one 
         Case{"%s = softmax %a {axes = [1]} %w = mul %s, %r %y = sum %w {axes = [1]}", "sm_90", 5, 131072,
              false},
         Case{"%s = layer_norm %a %w = abs %s %y = sum %w {axes = [1]}", "sm_90", 5, 131072, false},
+        // Of each element two words would have to be held.
+        Case{"%t = add %x, %x %n = layer_norm %t %m = layer_norm %r %y = add %n, %m", "sm_90", 5, 600000,
+             true},
+        Case{"%t = layer_norm %x %m = layer_norm %r %y = add %t, %m", "sm_90", 5, 131072, false},
+        Case{"%d = cast %x {dtype = f64} %y = layer_norm %d", "sm_90", 5, 131072, false},
         Case{"%y = logsumexp %a {axes = [1]}", "sm_90", 5, 131072, true},
         Case{"%s = sum %a {axes = [1], keepdims = true} %y = mul %r, %s", "sm_90", 5, 131072, true}}) {
     const std::string text = fmt::format(

@@ -58,4 +58,20 @@ double sectors_per_element(const Access& access, std::span<const IndexVar> vars)
          static_cast<double>(elements.size() * static_cast<std::size_t>(size_of(access.dtype)));
 }
 
+void Touched::add(NodeId node, const Index& offset, DType dtype) {
+  std::vector<IndexVar> vars;
+  offset.collect_vars(vars);
+  const auto [at, fresh] = spans_.try_emplace(node, Span{offset.lo(), offset.hi(), 0, size_of(dtype)});
+  Span& span = at->second;
+  span = {std::min(span.lo, offset.lo()), std::max(span.hi, offset.hi()), span.points + product(vars),
+          span.size};
+}
+
+double Touched::bytes() const {
+  double sum = 0;
+  for (const auto& [node, s] : spans_)
+    sum += static_cast<double>(std::min(s.points, s.hi - s.lo + 1)) * s.size;
+  return sum;
+}
+
 }  // namespace bz::compiler

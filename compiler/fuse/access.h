@@ -2,6 +2,7 @@
 // neighbouring threads are not neighbours in memory.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -34,5 +35,19 @@ std::int64_t contiguous_bytes(std::span<const Access> all, const IndexVar& v);
 // Bytes of sectors over bytes of elements, where neighbouring threads walk through `vars`, the last one fastest: 1 when all
 // that is moved is used. Counted in the first elements.
 double sectors_per_element(const Access& access, std::span<const IndexVar> vars);
+
+// Bytes of memory that accesses touch, each element once however often it is needed.
+class Touched {
+ public:
+  void add(NodeId node, const Index& offset, DType dtype);
+  double bytes() const;
+
+ private:
+  struct Span {
+    std::int64_t lo, hi, points;
+    int size;
+  };
+  std::map<NodeId, Span> spans_;
+};
 
 }  // namespace bz::compiler

@@ -25,6 +25,9 @@ inline constexpr double kCacheSpeed = 1.4, kCacheShare = 0.6;
 // clusters, which are not all of one size. Of the H200's 132: 15 clusters of 8 and 7 of 16.
 inline double reach(int cluster) { return cluster == 16 ? 0.85 : cluster == 8 ? 0.91 : 1; }
 
+// A multiprocessor reads so much faster than its share of the memory's speed, while others compute. H200, 2026-11.
+inline constexpr double kBurst = 2;
+
 // From the issue of a load to its arrival while memory is busy. H200, 2026-11.
 inline constexpr double kLoadSeconds = 0.8e-6;
 

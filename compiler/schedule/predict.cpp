@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
 
 namespace bz::compiler {
@@ -16,8 +17,6 @@ constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
 constexpr double kClusterSeconds = 0.1e-6;
 // Where blocks stay and take turns, all that they move takes so much longer: they all load, then all store.
 constexpr double kStaying = 1.12;
-// A multiprocessor reads so much faster than its share of the memory's speed, while others compute.
-constexpr double kBurst = 2;
 // Warps of a scheduler that leave half of its time unused.
 constexpr double kIdleWarps = 0.5;
 // Instructions that a masked element takes more, in each phase, and those of a barrier.
@@ -30,32 +29,6 @@ constexpr double kParameterSpeed = 4.2;
 constexpr double kSpillInstructions = 1;
 // How sharply the largest of the three times decides: the more so, the more blocks of a multiprocessor hide each other's.
 constexpr double kSharpness = 6, kSharpnessOfBlock = 0.45;
-
-// Bytes of memory that accesses touch, each element once however often it is needed.
-class Touched {
- public:
-  void add(NodeId node, const Index& offset, DType dtype) {
-    std::vector<IndexVar> vars;
-    offset.collect_vars(vars);
-    const auto [at, fresh] = spans_.try_emplace(node, Span{offset.lo(), offset.hi(), 0, size_of(dtype)});
-    Span& span = at->second;
-    span = {std::min(span.lo, offset.lo()), std::max(span.hi, offset.hi()), span.points + product(vars),
-            span.size};
-  }
-  double bytes() const {
-    double sum = 0;
-    for (const auto& [node, s] : spans_)
-      sum += static_cast<double>(std::min(s.points, s.hi - s.lo + 1)) * s.size;
-    return sum;
-  }
-
- private:
-  struct Span {
-    std::int64_t lo, hi, points;
-    int size;
-  };
-  std::map<NodeId, Span> spans_;
-};
 
 // What all blocks together do in a phase.
 struct Work {
@@ -204,8 +177,8 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   // it, they wait for each other.
   const bool loaded_first = s.keep == Keep::registers && s.threads_reduced > 32;
   // What is spilled is copied where it stays, while the domain before is stored: several blocks then fill each other's gaps.
-  const bool in_place = s.prefetch > 0 && s.spill > 0;
-  const double staying = s.prefetch > 0 && !(in_place && resident > 1) ? kStaying : 1;
+  const bool ahead = s.prefetch > 0, in_place = ahead && s.spill > 0;
+  const double staying = ahead && !(in_place && resident > 1) ? kStaying : 1;
   double memory = 0, arithmetic = 0;
   double chain = kClusterSeconds * (1 - 1.0 / s.cluster);
   for (const Work& w : work) {
@@ -218,7 +191,6 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     const double stored = w.written / parts / (share * kBurst);
     // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored; of a
     // domain that is spilled that is what goes to shared memory.
-    const bool ahead = s.prefetch > 0;
     const double waited = read > 0 && (!ahead || in_place) ? kLoadSeconds * load_rounds : 0;
     // A block that stays does not wait for what it stores.
     chain += ahead ? 0 : stored;
@@ -227,7 +199,7 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
       chain += std::max(computed, loaded * read + waited);
     } else if (ahead) {
       chain += std::max({read, computed, stored}) + waited;
-    } else if (loaded_first && !ahead) {
+    } else if (loaded_first) {
       chain += read + computed + waited;
     } else {
       chain +=

@@ -9,15 +9,14 @@ namespace {
 
 // Nodes that are looked at for what a row is computed from, and for where it is needed again.
 constexpr std::size_t kNear = 64;
-// A multiprocessor that works while others do not moves so much more than its share (schedule/predict.cpp).
-constexpr double kBurst = 2;
 // Instructions for an element of a softmax, or of a norm: so this estimate is near to that of predict().
 constexpr double kExponentials = 36, kOthers = 12;
 
 }  // namespace
 
 bool ClusterRows::take(NodeId id, std::int64_t size, std::int64_t resident) {
-  if (target_.max_cluster == 1 || size > resident * target_.max_cluster) return false;
+  const std::int64_t most = resident * target_.max_cluster;
+  if (target_.max_cluster == 1 || size > most) return false;
   const std::vector<NodeId>& operands = graph_.node(id).operands;
   const std::set<NodeId> row = elements_of(operands);
   const auto taken = [&](NodeId n) { return taken_.contains(n); };
@@ -25,7 +24,8 @@ bool ClusterRows::take(NodeId id, std::int64_t size, std::int64_t resident) {
   const NodeId again = needed_again(id, row);
   const std::int64_t elements = graph_.type(operands[0]).elements();
   const Monoid monoid = graph_.node(id).as<ReduceAttrs>()->monoid;
-  if (again == kNoNode || !faster(monoid, row, elements, elements / size)) return false;
+  if (again == kNoNode || size * words_kept(row, again) > most) return false;
+  if (!faster(monoid, row, elements, elements / size)) return false;
   taken_.insert(again);
   return true;
 }
@@ -46,6 +46,30 @@ std::set<NodeId> ClusterRows::elements_of(const std::vector<NodeId>& nodes) cons
     work.insert(work.end(), node.operands.begin(), node.operands.end());
   }
   return found;
+}
+
+// Words of an element that a block would hold of the row: of the inputs that it is computed from, and of those that are used
+// beside it where it is needed again.
+std::int64_t ClusterRows::words_kept(const std::set<NodeId>& row, NodeId again) const {
+  const std::int64_t elements = graph_.type(again).elements();
+  std::set<NodeId> held = row, seen;
+  std::vector<NodeId> work = {again};
+  while (!work.empty() && seen.size() < kNear) {
+    const NodeId n = work.back();
+    work.pop_back();
+    if (!seen.insert(n).second) continue;
+    held.merge(elements_of({n}));
+    for (const NodeId user : users_[static_cast<std::size_t>(n)]) {
+      if (graph_.node(user).kind() == NodeKind::map && graph_.type(user).elements() == elements)
+        work.push_back(user);
+    }
+  }
+  std::int64_t words = 0;
+  for (const NodeId n : held) {
+    const Node& node = graph_.node(n);
+    if (node.as<InputAttrs>() != nullptr) words += std::max(1, size_of(node.type.dtype) / 4);
+  }
+  return std::max<std::int64_t>(1, words);
 }
 
 // The first map of an element of the row and what the row, or another component of the same state, is reduced to.

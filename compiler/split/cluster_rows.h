@@ -16,12 +16,13 @@ class ClusterRows {
  public:
   ClusterRows(const ir::Graph& graph, const Target& target) : graph_(graph), target_(target) {}
 
-  // Whether clusters should reduce the rows of `id`, each of `size` elements, of which one block holds `resident`. To be asked
-  // in the order of the graph.
+  // Whether clusters should reduce the rows of `id`, each of `size` elements; one block holds `resident` words. To be asked in
+  // the order of the graph.
   bool take(NodeId id, std::int64_t size, std::int64_t resident);
 
  private:
   std::set<NodeId> elements_of(const std::vector<NodeId>& nodes) const;
+  std::int64_t words_kept(const std::set<NodeId>& row, NodeId again) const;
   NodeId needed_again(NodeId id, const std::set<NodeId>& row);
   bool faster(Monoid monoid, const std::set<NodeId>& row, std::int64_t elements, std::int64_t rows) const;
 
