@@ -14,7 +14,7 @@ namespace {
 
 using llvm::Value;
 
-Value* policy(llvm::IRBuilder<>& b, kernel::Evict evict) {
+Value* make_policy(llvm::IRBuilder<>& b, kernel::Evict evict) {
   const char* text = evict == kernel::Evict::last ? "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;"
                                                   : "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;";
   auto* type = llvm::FunctionType::get(b.getInt64Ty(), false);
@@ -31,6 +31,7 @@ Value* hinted(llvm::IRBuilder<>& b, llvm::LoadInst& load, Value* policy) {
     llvm::CallInst* c = b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/false),
                                      {load.getPointerOperand(), policy});
     c->setOnlyReadsMemory();
+    c->setOnlyAccessesArgMemory();
     c->setDoesNotThrow();
     return c;
   };
@@ -69,7 +70,7 @@ void hint_loads(llvm::Function& f, const kernel::Kernel& k) {
     Value*& p = policies[evict];
     if (p == nullptr) {
       llvm::IRBuilder<> entry(&*f.getEntryBlock().getFirstInsertionPt());
-      p = policy(entry, evict);
+      p = make_policy(entry, evict);
     }
     llvm::IRBuilder<> b(load);
     Value* value = hinted(b, *load, p);

@@ -327,7 +327,7 @@ bool KernelEmitter::emit(const List& list) {
   return true;
 }
 
-// x - m of elements x that have 16 bits says less than the terms that are left out: rows of 16 bits have no time for them.
+// Elements x of 16 bits are rounded far more coarsely than the error of exp(x - m) with few terms, and their rows have no time for more.
 ExpTerms KernelEmitter::terms(const Apply& exp) const {
   const auto difference = differences_.find(exp.args[0]);
   const bool narrow = difference != differences_.end() && narrow_.contains(difference->second->args[0]);

@@ -182,14 +182,14 @@ bool KernelEmitter::can_realign(const Place& p, const Index& offset, int width) 
 // of L1 as a whole vector: layer_norm of 65535 bf16, whose scales lie so, took 0.89 ms and takes 0.73. Elements of 32 bits are
 // half as many (rms_norm of 65535 f32 took 0.54 ms with single loads, 0.60 so; H200, 2026-11).
 Pairs KernelEmitter::load_realigned(const Place& p, const Index& first) {
-  constexpr int kElements = 8;
-  constexpr std::size_t kWords = 4;
-  const Index off = mod(first, kElements), aligned = first - off;
+  const int elements_of_vector = kVectorBytes / size_of(p.dtype);
+  constexpr std::size_t kWords = kVectorBytes / 4;
+  const Index off = mod(first, elements_of_vector), aligned = first - off;
   llvm::SmallVector<Value*, 8> words;
-  for (const int next : {0, kElements})
-    llvm::append_range(
-        words,
-        load_pairs(p.dtype, address(p, aligned + Index(next)), llvm::Align(kVectorBytes), kElements).words);
+  for (const int next : {0, elements_of_vector})
+    llvm::append_range(words, load_pairs(p.dtype, address(p, aligned + Index(next)),
+                                         llvm::Align(kVectorBytes), elements_of_vector)
+                                  .words);
   Value* elements = b_.CreateTrunc(index64(off), b_.getInt32Ty());
   const auto bit = [&](std::uint32_t n) { return b_.CreateAnd(elements, b_.getInt32(n)); };
   for (const std::size_t by : {2, 1}) {  // words

@@ -73,7 +73,7 @@ class Lowering {
         out_.kernel.buffers[static_cast<std::size_t>(b)].shared = true;
       }
     }
-    for (const auto& [source, evict] : evictions(group_, schedules_, graph_, target_)) {
+    for (const auto& [source, evict] : evictions(group_, schedules_, target_)) {
       kernel::Buffer& b = out_.kernel.buffers[static_cast<std::size_t>(kernel_.sources.at(source))];
       if (!b.shared) b.evict = evict;
     }

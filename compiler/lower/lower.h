@@ -24,7 +24,8 @@ struct Lowered {
   std::vector<Binding> bindings;  // by buffer
 };
 
-// `target`: whose cache the loads hint to. `alignment`: in bytes, of the addresses of inputs and outputs. Temporaries are aligned for any access.
+// `target`: whose cache the loads hint to. `alignment`: in bytes, of the addresses of inputs and outputs.
+// Temporaries are aligned for any access.
 Lowered lower(const Group& group, const ir::Graph& graph, std::span<const Schedule> schedules,
               const Target& target, int alignment);
 

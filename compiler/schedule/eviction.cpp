@@ -8,56 +8,73 @@
 namespace bz::compiler {
 namespace {
 
-// Whether each vector of the load is whole lines' worth of elements that nobody else reads: what another thread reads the rest of
-// should stay until then (sums over the middle axis of 128 x 4096 x 4095 took 5 % more time).
+// What a kernel does with a source.
+struct Use {
+  Touched read;
+  // In all loads, but those that a domain has once, neighbouring threads read neighbouring elements, in vectors where there are any.
+  bool along_lanes = true;
+  // In all loads threads read 16 bytes each, side by side, aligned, and nobody else reads them: what another thread reads the
+  // rest of should stay until then (sums over the middle axis of 128 x 4096 x 4095 took 5 % more time).
+  bool streamed = true;
+};
+
+const std::vector<IndexVar>& lanes_of(const Region& region, const Schedule& s) {
+  return s.lanes_reduced ? region.reduced : region.kept;
+}
+
+// Scales of rows that are not aligned are loaded in pieces, which takes more instructions with hints (layer_norm of 65535 f32: 4 % more
+// time; of 16 bits, in vectors, at most 1 %).
+bool is_along_lanes(const Region& region, const Schedule& s, const Expr& load) {
+  const std::vector<IndexVar>& along = lanes_of(region, s);
+  return load.varies && !along.empty() && contiguous_along(load.index, along.back()) &&
+         (moves_with_domain(region, load) || aligned_start(region, s) == Index(0));
+}
+
 bool is_streamed(const Region& region, const Schedule& s, const Expr& load) {
   constexpr int kVectorBytes = 16;
-  const std::vector<IndexVar>& along = s.lanes_reduced ? region.reduced : region.kept;
-  return load.varies && !along.empty() && contiguous_along(load.index, along.back()) &&
-         moves_with_domain(region, load) && s.vector * size_of(load.stored) == kVectorBytes &&
-         aligned_start(region, s) == Index(0) && (s.keep != Keep::nothing || region.phases() == 1);
+  return is_along_lanes(region, s, load) && moves_with_domain(region, load) &&
+         s.vector * size_of(load.stored) == kVectorBytes && aligned_start(region, s) == Index(0) &&
+         (s.keep != Keep::nothing || region.phases() == 1);
 }
 
 }  // namespace
 
 std::map<NodeId, kernel::Evict> evictions(const Group& group, std::span<const Schedule> schedules,
-                                          const ir::Graph& graph, const Target& target) {
+                                          const Target& target) {
   // So much of what is read is written where both compete.
-  constexpr std::int64_t kCompetes = 4;
-  std::map<NodeId, std::int64_t> read, written;
-  std::map<NodeId, bool> streamed;
-  // Scales of rows that are not aligned are loaded element by element, which takes more instructions with hints (layer_norm of 65535
-  // f32: 4 %).
-  std::set<NodeId> single;
+  constexpr double kCompetes = 4;
+  std::map<NodeId, Use> uses;
+  Touched written;
   // What is read again from L2 takes enough of it: softmax over the middle axis of 16 x 1024 x 4096 took 2 % longer with a hint.
   bool again = false;
   for (std::size_t i = 0; i < group.stages.size(); ++i) {
     const Region& region = group.stages[i];
-    again = again || (schedules[i].keep == Keep::nothing && region.phases() > 1);
+    const Schedule& s = schedules[i];
+    again = again || (s.keep == Keep::nothing && region.phases() > 1);
+    std::set<NodeId> here;
     for (const Expr& e : region.exprs) {
       if (e.kind != Expr::Kind::load || e.table >= 0) continue;
-      read[e.source] = graph.type(e.source).elements() * size_of(e.stored);
-      if (!moves_with_domain(region, e) && !(aligned_start(region, schedules[i]) == Index(0)))
-        single.insert(e.source);
-      const bool one = !group.staged() && is_streamed(region, schedules[i], e);
-      streamed[e.source] = one && (!streamed.contains(e.source) || streamed[e.source]);
+      again = again || (uses.contains(e.source) && !here.contains(e.source));
+      here.insert(e.source);
+      Use& use = uses[e.source];
+      use.read.add(e.source, e.index, e.stored);
+      use.along_lanes = use.along_lanes && (!e.varies || is_along_lanes(region, s, e));
+      use.streamed = use.streamed && !group.staged() && is_streamed(region, s, e);
     }
     for (const Root& r : region.roots) {
-      if (r.table < 0) written[r.node] = graph.type(r.node).elements() * size_of(r.stored);
+      if (r.table < 0) written.add(r.node, r.offset, r.stored);
     }
   }
-  const auto sum = [](const std::map<NodeId, std::int64_t>& bytes) {
-    std::int64_t all = 0;
-    for (const auto& [node, n] : bytes) all += n;
-    return all;
-  };
+  double read = 0;
+  for (const auto& [source, use] : uses) read += use.read.bytes();
+  const auto l2 = static_cast<double>(target.l2_bytes);
   std::map<NodeId, kernel::Evict> hints;
   // What fits is there for the next kernel.
-  if (sum(read) + sum(written) <= target.l2_bytes) return hints;
-  const bool compete = kCompetes * sum(written) >= sum(read) && !again;
-  for (const auto& [source, bytes] : read) {
-    if (compete && !single.contains(source)) hints[source] = kernel::Evict::last;
-    if (!compete && streamed[source] && bytes > target.l2_bytes) hints[source] = kernel::Evict::first;
+  if (read + written.bytes() <= l2) return hints;
+  const bool compete = kCompetes * written.bytes() >= read && !again;
+  for (const auto& [source, use] : uses) {
+    if (compete && use.along_lanes) hints[source] = kernel::Evict::last;
+    if (!compete && use.streamed && use.read.bytes() > l2) hints[source] = kernel::Evict::first;
   }
   return hints;
 }
