@@ -5,10 +5,10 @@
 //   std::map<std::string, HostTensor> out = interpret(g, in);                // rounded to the outputs' types
 //   std::map<std::string, ReferenceTensor> ref = interpret_reference(g, in);  // not rounded: for ir/compare.h
 //
-// Floating types are computed in double and rounded by casts (and the outputs of interpret()) alone; deviations
-// of f64 from their mean are more exact than that (ir/interpret/deviations.h). Integers and bool are exact and wrap. Intermediates are freed after their last use, and maps that feed one map or
-// reduction are never stored in full, so that memory is about 8 bytes for each element of the largest tensors
-// that are.
+// Floating types are computed in double and rounded by casts (and the outputs of interpret()) alone;
+// deviations of f64 from their mean are more exact than that (ir/interpret/deviations.h). Integers and bool
+// are exact and wrap. Intermediates are freed after their last use, and maps that feed one map or reduction
+// are never stored in full, so that memory is about 8 bytes for each element of the largest tensors that are.
 #pragma once
 
 #include <cstdint>

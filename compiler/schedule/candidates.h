@@ -22,8 +22,9 @@ inline int power_at_most(std::int64_t n) {
       std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(n, 1, kMostPower))));
 }
 
-// Threads along the reduced variable. `full`: elements in 16 bytes; `team`: blocks that share the domains; when the domain stays in registers, threads
-// exchange what they have found `exchanges` times, and combining that of two of them takes `to_combine` instructions.
+// Threads along the reduced variable. `full`: elements in 16 bytes; `team`: blocks that share the domains;
+// when the domain stays in registers, threads exchange what they have found `exchanges` times, and combining
+// that of two of them takes `to_combine` instructions.
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team,
                                      int exchanges, int to_combine);
 // Threads along a kept variable; more threads share a domain when there are too few columns.

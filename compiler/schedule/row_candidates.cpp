@@ -17,8 +17,8 @@ bool is_heavy(const Region& region) {
   return instructions_of(region) > kInstructions * moved * elements;
 }
 
-// Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128; the model tells them
-// apart. First those with few elements a thread, kept in registers, without clusters.
+// Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128 (64 where a row is kept); the
+// model tells them apart. First those with few elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
   // When the domain stays in registers, threads exchange what they have found so often, and combining that of two of them takes so
@@ -127,8 +127,9 @@ class RowCandidates {
     }
   }
 
-  // Of 16-bit rows with exponentials that two of them would share, a warp each, one vector at a time: softmax of 1024 f16 took 0.499 ms
-  // so and 0.509 otherwise, but of 1000 bf16 0.56 and 0.55, and log_softmax of 1024 0.53 and 0.50 (H200, 2026-11).
+  // Of 16-bit rows with exponentials that two of them would share, a warp each, one vector at a time: softmax
+  // of 1024 f16 took 0.499 ms so and 0.509 otherwise, but of 1000 bf16 0.56 and 0.55, and log_softmax of 1024
+  // 0.53 and 0.50 (H200, 2026-11).
   void add_warp(Schedule s) {
     const bool stores =
         std::any_of(region_.roots.begin(), region_.roots.end(), [](const Root& r) { return r.varies; });
@@ -137,13 +138,16 @@ class RowCandidates {
     out_.push_back(s);
   }
 
-  // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536 bf16 took 0.57 ms
-  // by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x 512 (H200, 2026-11). Rows of 16 bits
-  // that are not aligned are best spilled, so that a loop has the masks: layer_norm of 30522 took 0.73 ms so, 0.79 otherwise.
-  // Where exponentials are taken in the one pass that sums them, registers are short: log_softmax of 393216 f32 took 0.53 ms by blocks of 512
-  // threads, 0.55 of 256 (softmax 0.77 and 0.54); of 16384 bf16 0.515 by a block that spills, 0.53 by two (softmax 0.59 and 0.53).
-  // With little to compute of each element they are not: rms_norm of 262144 took 0.61 and 0.71. Where parameters stay in shared memory
-  // there is one block a multiprocessor, and rms_norm of 262144 bf16 took 0.57.
+  // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536
+  // bf16 took 0.57 ms by 4 x 128 threads, 0.66 by 2 x 256; softmax of 65536 f32 0.52 by 4 x 256, 0.54 by 2 x
+  // 512 (H200, 2026-11). Rows of 16 bits that are not aligned are best spilled, so that a loop has the masks:
+  // layer_norm of 30522 took 0.73 ms so, 0.79 otherwise. With little to compute of each element they are not:
+  // rms_norm of 262144 took 0.61 and 0.71. Where parameters stay in shared memory there is one block a
+  // multiprocessor, and rms_norm of 262144 bf16 took 0.57; with at least 64 elements a thread (layer_norm of
+  // 393216 bf16 0.65 ms by 256 threads that have 96 each, 0.67 by 512). Where exponentials are taken in the
+  // one pass that sums them, registers are short: log_softmax of 393216 f32 took 0.53 ms by blocks of 512
+  // threads, 0.55 of 256 (softmax 0.77 and 0.54); of 16384 bf16 0.515 by a block that spills, 0.53 by two
+  // (softmax 0.59 and 0.53).
   void prefer_small_blocks() {
     const bool aligned = size_ % first_.vector == 0;
     const bool one_pass = heavy_ && exchanges_ == 1;
@@ -178,15 +182,16 @@ class RowCandidates {
     spill_all_but(s, registers, threads, chunk);
   }
 
-  // Keeps at most so many elements of a thread in registers. Exponentials of 16-bit elements are spilled in 32 bits: then a vector more
-  // stays in registers where rows are not aligned (softmax of 65535 took 0.73 ms so, 0.80 otherwise; log_softmax 0.65 and 0.59).
+  // Keeps at most so many elements of a thread in registers. Exponentials of 16-bit elements are spilled in
+  // 32 bits: then a vector more stays in registers where rows are not aligned (softmax of 65535 took 0.73 ms
+  // so, 0.80 otherwise; log_softmax 0.65 and 0.59).
   void spill_all_but(Schedule s, std::int64_t elements, int threads, int chunk) {
     const bool widens = narrow() && heavy_ && exchanges_ > 1;
     const std::int64_t vectors = widens ? ceil_div(each(threads, s.cluster), s.vector)
                                         : extent_of(region_, with_threads(s, threads)).vectors;
     const std::int64_t together = std::max(1, chunk / s.vector);
     s.spill = static_cast<int>(ceil_div(vectors - elements / s.vector, together) * together);
-    if (s.spill < vectors) add(s, threads, chunk);
+    if (s.spill < vectors && s.spill <= kMostSpill) add(s, threads, chunk);
   }
 
   static Schedule with_threads(Schedule s, int threads) {
@@ -194,11 +199,12 @@ class RowCandidates {
     return s;
   }
 
-  // Blocks that stay, and copy the next row to where this one was spilled. Of rows of 2^20, which leave a multiprocessor one or two
-  // blocks, rms_norm of f32 took 0.68 ms so and 0.80 otherwise, log_softmax 0.61 and 0.71, rms_norm of bf16 0.60 and 0.71; of shorter ones
-  // layer_norm of 393216 f32, whose parameters do not fit in shared memory, 0.62 and 0.70. Without parameters blocks that come and go are faster
-  // (instance_norm of 512 x 512 f32 3.66 ms and 3.82 so, softmax of 393216 f32 0.54 and 0.58), and for exponentials of 16 bits always (H200,
-  // 2026-11).
+  // Blocks that stay, and copy the next row to where this one was spilled. Of rows of 2^20, which leave a
+  // multiprocessor one or two blocks, rms_norm of f32 took 0.68 ms so and 0.80 otherwise, log_softmax 0.61
+  // and 0.71, rms_norm of bf16 0.60 and 0.71; of shorter ones layer_norm of 393216 f32, whose parameters do
+  // not fit in shared memory, 0.62 and 0.70. Without parameters blocks that come and go are faster
+  // (instance_norm of 512 x 512 f32 3.66 ms and 3.82 so, softmax of 393216 f32 0.54 and 0.58), and for
+  // exponentials of 16 bits always (H200, 2026-11).
   void add_copied_in_place() {
     const bool longest = size_ >= 4 * kVeryLong;
     if (size_ < kVeryLong || most_cluster_ == 1 || (heavy_ && (narrow() || !longest))) return;

@@ -16,7 +16,6 @@
 namespace bz::compiler {
 namespace {
 
-constexpr int kMostSpill = 64;
 constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
 
 // `none`: 0 is a number too, and says that there is none.
@@ -363,8 +362,9 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   return std::nullopt;
 }
 
-// Whether an f32 domain that stays needs no more than a few instructions beside itself after the first phase: no exponential, no division, nothing
-// that is loaded. log_softmax with 48 elements a thread takes 64 registers, softmax more.
+// Whether an f32 domain that stays needs no more than a few instructions beside itself after the first phase:
+// no exponential, no division, nothing that is loaded. log_softmax with 48 elements a thread takes 64
+// registers, softmax more.
 static bool is_light_afterwards(const Region& region) {
   constexpr int kFew = 4;
   const std::vector<std::vector<ExprId>> computed = computed_by_phase(region, Keep::registers);

@@ -46,8 +46,8 @@ namespace bz::compiler {
 
 enum class Keep : std::uint8_t { nothing, registers, shared };
 
-// Of an unroll and of a vector.
-inline constexpr int kMostUnroll = 16, kMostVector = 16;
+// Of an unroll, of a vector and of what is spilled.
+inline constexpr int kMostUnroll = 16, kMostVector = 16, kMostSpill = 64;
 
 struct Schedule {
   bool lanes_reduced = false;
@@ -132,9 +132,10 @@ std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const 
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each moments taken back to three sums and, with `sums_of_exponentials`, each max_sumexp whose exponentials are needed again,
-// or that is all there is, to a maximum and sums (resident.h). Where a domain stays in registers another phase costs an exchange
-// between threads, while the one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
+// The region with each moments taken back to three sums and, with `sums_of_exponentials`, each max_sumexp
+// whose exponentials are needed again, or that is all there is, to a maximum and sums (resident.h). Where a
+// domain stays in registers another phase costs an exchange between threads, while the one-pass forms compute
+// every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region, bool sums_of_exponentials);
 
 // A region in the form that each schedule wants.
@@ -194,8 +195,8 @@ struct Bounds {
   int queue = 0;            // of a queue: its blocks are taken by any block of the kernel
   std::set<NodeId> cached;  // sources that earlier stages have left in L2
 };
-// The schedule for a region: of those measured the fastest. Else the candidate that is predicted to take the least time; the first of those that take about the
-// same.
+// The schedule for a region: of those measured the fastest. Else the candidate that is predicted to take the
+// least time; the first of those that take about the same.
 Choice choose(const Forms& forms, const Target& target, const Bounds& bounds = {},
               const Measurements& measured = {});
 // Schedules for all stages of a group, and the form of each region that its schedule wants. `forced(name)` is the schedule

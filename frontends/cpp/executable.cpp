@@ -110,16 +110,10 @@ void Executable::State::launch(std::span<void* const> addresses, StreamHandle st
       actual[i] = nullptr;
       continue;
     }
-    const bool output = b.kind == PlanBuffer::Kind::output;
     const auto begin = addresses.begin(), end = begin + static_cast<std::ptrdiff_t>(i);
-    const bool on_input = output && std::find(begin, end, addresses[i]) != end;
-    if (!on_input) continue;
-    actual[i] = temporary(stream, i);
-    if (output) {
-      copied_back.push_back(i);
-    } else {
-      copy(b.type, addresses[i], actual[i], stream);
-    }
+    if (b.kind != PlanBuffer::Kind::output || std::find(begin, end, addresses[i]) == end) continue;
+    actual[i] = temporary(stream, i);  // an output on its input
+    copied_back.push_back(i);
   }
   variants.run(actual, stream);
   for (std::size_t i : copied_back) copy(arguments[i].type, actual[i], addresses[i], stream);
