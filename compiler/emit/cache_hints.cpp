@@ -23,33 +23,34 @@ Value* make_policy(llvm::IRBuilder<>& b, kernel::Evict evict) {
   return call;
 }
 
-// As one to four words, or half a word; null for other sizes.
+// As one, two or four words, or half a word; null for other sizes.
 Value* hinted(llvm::IRBuilder<>& b, llvm::LoadInst& load, Value* policy) {
   const std::uint64_t bytes = load.getDataLayout().getTypeStoreSize(load.getType()).getFixedValue();
-  const auto call = [&](llvm::Type* result, const std::string& text, const std::string& constraints) {
-    auto* type = llvm::FunctionType::get(result, {load.getPointerOperandType(), b.getInt64Ty()}, false);
-    llvm::CallInst* c = b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/false),
-                                     {load.getPointerOperand(), policy});
-    c->setOnlyReadsMemory();
-    c->setOnlyAccessesArgMemory();
-    c->setDoesNotThrow();
-    return c;
-  };
-  if (bytes == 2)
-    return b.CreateBitCast(call(b.getInt16Ty(), "ld.global.nc.L2::cache_hint.b16 $0, [$1], $2;", "=h,l,l"),
-                           load.getType());
-  if (bytes == 4)
-    return b.CreateBitCast(call(b.getInt32Ty(), "ld.global.nc.L2::cache_hint.b32 $0, [$1], $2;", "=r,l,l"),
-                           load.getType());
-  if (bytes != 8 && bytes != 16) return nullptr;
-  const auto words = static_cast<unsigned>(bytes / 4);
-  llvm::SmallVector<llvm::Type*, 4> types(words, b.getInt32Ty());
-  Value* loaded =
-      words == 2 ? call(llvm::StructType::get(b.getContext(), types),
-                        "ld.global.nc.L2::cache_hint.v2.b32 {$0, $1}, [$2], $3;", "=r,=r,l,l")
-                 : call(llvm::StructType::get(b.getContext(), types),
-                        "ld.global.nc.L2::cache_hint.v4.b32 {$0, $1, $2, $3}, [$4], $5;", "=r,=r,=r,=r,l,l");
-  Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), words));
+  if (bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) return nullptr;
+  const bool half = bytes == 2;
+  const auto words = static_cast<unsigned>(half ? 1 : bytes / 4);
+  std::string results, constraints;
+  for (unsigned i = 0; i < words; ++i) {
+    results += fmt::format("{}${}", i == 0 ? "" : ", ", i);
+    constraints += half ? "=h," : "=r,";
+  }
+  const std::string text =
+      words == 1 ? fmt::format("ld.global.nc.L2::cache_hint.b{} {}, [$1], $2;", 8 * bytes, results)
+                 : fmt::format("ld.global.nc.L2::cache_hint.v{}.b32 {{{}}}, [${}], ${};", words, results,
+                               words, words + 1);
+  llvm::Type* word = half ? b.getInt16Ty() : b.getInt32Ty();
+  llvm::Type* result =
+      words == 1 ? word
+                 : llvm::StructType::get(b.getContext(), llvm::SmallVector<llvm::Type*, 4>(words, word));
+  auto* type = llvm::FunctionType::get(result, {load.getPointerOperandType(), b.getInt64Ty()}, false);
+  llvm::CallInst* loaded =
+      b.CreateCall(llvm::InlineAsm::get(type, text, constraints + "l,l", /*hasSideEffects=*/false),
+                   {load.getPointerOperand(), policy});
+  loaded->setOnlyReadsMemory();
+  loaded->setOnlyAccessesArgMemory();
+  loaded->setDoesNotThrow();
+  if (words == 1) return b.CreateBitCast(loaded, load.getType());
+  Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(word, words));
   for (unsigned i = 0; i < words; ++i)
     v = b.CreateInsertElement(v, b.CreateExtractValue(loaded, i), static_cast<std::uint64_t>(i));
   return b.CreateBitCast(v, load.getType());
