@@ -15,8 +15,8 @@ NodeId standardize(const Build& b, NodeId x, const Axes& axes, double eps) {
   return b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
 }
 
-// A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`. It has that type, as PyTorch's mixed norms do,
-// or that of `x`.
+// A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`. It has that type or
+// that of `x`.
 NodeId along(const Build& b, NodeId parameter, NodeId x, const Axes& axes, std::string_view what,
              std::string_view role) {
   const Type& type = b.g.type(x);
