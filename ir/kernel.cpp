@@ -18,6 +18,11 @@ Visit(Fs...) -> Visit<Fs...>;
 constexpr std::string_view kEvictNames[] = {"", " evict first", " evict last"};
 
 std::string value_name(ValueId id) { return fmt::format("v{}", id); }
+std::string value_names(const std::vector<ValueId>& ids) {
+  std::vector<std::string> names;
+  for (const ValueId id : ids) names.push_back(value_name(id));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 class Printer {
  public:
@@ -65,11 +70,12 @@ class Printer {
           Visit{
               [&](const Const& c) { define(depth, c.result, to_string(c.value)); },
               [&](const Apply& a) {
-                std::vector<std::string> args;
-                for (const ValueId v : a.args) args.push_back(value_name(v));
                 define(depth, a.result,
-                       fmt::format("{} {}{}", info(a.op).text, fmt::join(args, ", "),
+                       fmt::format("{} {}{}", info(a.op).text, value_names(a.args),
                                    a.nonpositive ? " (<= 0)" : ""));
+              },
+              [&](const SumOfTerms& t) {
+                define(depth, t.result, fmt::format("sum of exp {}", value_names(t.args)));
               },
               [&](const Fold& f) {
                 define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value)));
@@ -275,6 +281,7 @@ class Verifier {
                      [&](const Const& c) { define(c.result); },
                      [&](const Apply& a) { apply(a); },
                      [&](const Fold& f) { use(f.value), define(f.result); },
+                     [&](const SumOfTerms& t) { terms(t); },
                      [&](const Lane& l) {
                        if (l.lane >= use(l.value).width)
                          fail(fmt::format("v{} has no lane {}", l.value, l.lane));
@@ -389,6 +396,17 @@ class Verifier {
     }
     for (std::size_t i = mark; i < scope_.size(); ++i) defined_[static_cast<std::size_t>(scope_[i])] = false;
     scope_.resize(mark);
+  }
+
+  void terms(const SumOfTerms& t) {
+    const Value result = k_.values[static_cast<std::size_t>(t.result)];
+    if (!is_float(result.dtype)) fail(fmt::format("v{} of exp is {}", t.result, bz::name(result.dtype)));
+    for (const ValueId v : t.args) {
+      if (use(v).dtype != result.dtype)
+        fail(fmt::format("v{} is {}, a term of {}", v, bz::name(use(v).dtype), bz::name(result.dtype)));
+      if (result.width != 1) width(v, result.width);
+    }
+    define(t.result);
   }
 
   void apply(const Apply& a) {

@@ -71,12 +71,17 @@ struct Apply {  // a scalar op, lane by lane
   ScalarOp op;
   std::vector<ValueId> args;
   bool nonpositive = false;  // of exp: the argument is never above 0, or the result does not matter
-  bool apart = false;        // of exp: registers are too short to take several together
 };
 struct Fold {  // a commutative op over all lanes of `value`, pairwise
   ValueId result;
   ScalarOp op;
   ValueId value;
+};
+// The sum of exp of all `args`, and where the result has width 1 of all their lanes. None is above ScalarBuilder::kHighestTerm, and
+// what could not change a sum of at least 1 may be any other number as small.
+struct SumOfTerms {
+  ValueId result;
+  std::vector<ValueId> args;
 };
 struct Lane {  // one lane of a value
   ValueId result;
@@ -222,9 +227,9 @@ struct Comment {
 };
 
 struct Stmt {
-  std::variant<Const, Apply, Fold, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy, Commit,
-               Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Let, For, Turns, Tickets,
-               If, Comment>
+  std::variant<Const, Apply, Fold, SumOfTerms, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy,
+               Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Let, For, Turns,
+               Tickets, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };

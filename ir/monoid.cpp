@@ -171,22 +171,43 @@ Handles max_sumexp_combine(ScalarBuilder& b, DType t, const Handles& l, const Ha
   }
   return state;
 }
+// exp(own - p(m)) for an own maximum of at most m.
+Handle max_sumexp_factor(const Arith& a, Handle own, Handle m, bool weighted) {
+  const Handle equal = a.test(ScalarOp::eq, own, m), one = a.value(1);
+  if (!weighted) return a.select(equal, one, a.b.exp_nonpositive(a.bin(ScalarOp::sub, own, m), a.t));
+  const Handle pivot = a.select(a.test(ScalarOp::isinf, m), a.value(0), m);
+  return a.select(equal, one, a.un(ScalarOp::exp, a.bin(ScalarOp::sub, own, pivot)));
+}
+Handles max_sumexp_align(ScalarBuilder& b, DType t, const Handles& state, Handle m) {
+  const Arith a{b, compute_dtype(t)};
+  const Handle factor = max_sumexp_factor(a, state[0], m, state.size() > 2);
+  Handles aligned = {m};
+  for (std::size_t c = 1; c < state.size(); ++c) aligned.push_back(a.bin(ScalarOp::mul, state[c], factor));
+  return aligned;
+}
+constexpr Alignment kMaxSumexpAlignment{ScalarOp::max, max_sumexp_align};
+
+// Without weights: a sum of terms, which means something where the maximum is a number. Of nothing it is 0, beside +inf it is +inf.
+Handle with_infinite_maximum(const Arith& a, Handle m, Handle sum) {
+  return a.select(a.test(ScalarOp::isinf, m), a.bin(ScalarOp::max, m, a.value(0)), sum);
+}
+Handles masked_elements(const Arith& a, std::span<const Handles> chunk, const Handles& valid) {
+  Handles x;
+  for (std::size_t i = 0; i < chunk.size(); ++i) x.push_back(a.masked(valid[i], chunk[i][0], a.value(-kInf)));
+  return x;
+}
+
 // The maximum of the chunk first, then one exponential an element.
 Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   const Handle zero = a.value(0);
-  Handles x, e;
-  for (std::size_t i = 0; i < chunk.size(); ++i) x.push_back(a.masked(valid[i], chunk[i][0], a.value(-kInf)));
+  Handles x = masked_elements(a, chunk, valid), e;
   const Handle m = a.fold(ScalarOp::max, x);
   const Handle pivot = a.select(a.test(ScalarOp::isinf, m), zero, m);
-  const bool weighted = chunk[0].size() > 1;
   for (Handle& v : x) v = a.bin(ScalarOp::sub, v, pivot);
-  for (const Handle shifted : x)
-    e.push_back(weighted ? a.un(ScalarOp::exp, shifted) : b.exp_nonpositive(shifted, a.t));
-  Handle sum = a.fold(ScalarOp::add, e);
-  // Above its pivot is an element only where the maximum is +inf: then so is the sum.
-  if (!weighted) sum = a.select(a.test(ScalarOp::eq, m, a.value(kInf)), a.value(kInf), sum);
-  Handles state = {m, sum};
+  if (chunk[0].size() == 1) return {m, with_infinite_maximum(a, m, b.sum_of_terms(x, a.t))};
+  for (const Handle shifted : x) e.push_back(a.un(ScalarOp::exp, shifted));
+  Handles state = {m, a.fold(ScalarOp::add, e)};
   for (std::size_t w = 1; w < chunk[0].size(); ++w) {
     Handles products;
     for (std::size_t i = 0; i < chunk.size(); ++i) {
@@ -196,6 +217,45 @@ Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chun
   }
   return state;
 }
+
+// Running: (m, s, p) with s = sum exp(x - p) for a pivot p that follows m only when it is left behind by more than kHighestTerm,
+// which is seldom. p is a finite number, or NaN as soon as an element is: below all numbers at first, and the largest of them
+// where m is +inf and s means nothing.
+double largest(DType t) {
+  return t == DType::f64 ? std::numeric_limits<double>::max()
+                         : static_cast<double>(std::numeric_limits<float>::max());
+}
+std::vector<DType> max_sumexp_running_dtypes(DType t) {
+  return std::vector<DType>(3, compute_dtype(t));
+}
+std::vector<Scalar> max_sumexp_start(DType t) {
+  t = compute_dtype(t);
+  return {lowest(t), Scalar::of(t, 0), Scalar::of(t, -largest(t))};
+}
+Handles max_sumexp_add(ScalarBuilder& b, DType t, const Handles& running, std::span<const Handles> chunk,
+                       const Handles& valid) {
+  const Arith a{b, compute_dtype(t)};
+  Handles x = masked_elements(a, chunk, valid);
+  const Handle m = a.bin(ScalarOp::max, running[0], a.fold(ScalarOp::max, x));
+  const Handle near = a.test(ScalarOp::le, a.bin(ScalarOp::sub, m, running[2]),
+                             a.value(ScalarBuilder::kHighestTerm));
+  const Handle left_behind = b.apply(ScalarOp::logical_not, std::array{near}, DType::boolean);
+  const Handles scaled = b.replace_if(left_behind, std::array{running[1], running[2]}, a.t, [&] {
+    const Handle pivot = a.bin(ScalarOp::min, m, a.value(largest(a.t)));
+    const Handle factor = b.exp_nonpositive(a.bin(ScalarOp::sub, running[2], pivot), a.t);
+    return Handles{a.bin(ScalarOp::mul, running[1], factor), pivot};
+  });
+  for (Handle& v : x) v = a.bin(ScalarOp::sub, v, scaled[1]);
+  return {m, a.bin(ScalarOp::add, scaled[0], b.sum_of_terms(x, a.t)), scaled[1]};
+}
+Handles max_sumexp_state(ScalarBuilder& b, DType t, const Handles& running) {
+  const Arith a{b, compute_dtype(t)};
+  const Handle m = running[0];
+  const Handle factor = b.exp_nonpositive(a.bin(ScalarOp::sub, running[2], m), a.t);
+  return {m, with_infinite_maximum(a, m, a.bin(ScalarOp::mul, running[1], factor))};
+}
+constexpr Running kMaxSumexpRunning{max_sumexp_running_dtypes, max_sumexp_start, max_sumexp_add,
+                                    max_sumexp_state};
 
 // ---- moments: (n, hi, lo, m2), mean = hi + lo ---------------------------------------------------------------------
 
@@ -305,7 +365,7 @@ constexpr MonoidInfo kMonoids[] = {
      arg_combine<false>, arg_lift<false>},
     {Monoid::max_sumexp, "max_sumexp", 1, 2, true, true, false, false,
      "largest element m and the sums of exp(x - m) and of exp(x - m) * w, in one pass", max_sumexp_dtypes,
-     max_sumexp_identity, max_sumexp_combine, max_sumexp_lift},
+     max_sumexp_identity, max_sumexp_combine, max_sumexp_lift, &kMaxSumexpAlignment, &kMaxSumexpRunning},
     {Monoid::moments, "moments", 1, 4, false, false, true, false,
      "count, mean in two parts and sum of squared deviations", moments_dtypes, moments_identity,
      moments_combine, moments_lift},
@@ -322,6 +382,20 @@ Handle ScalarBuilder::fold(ScalarOp op, std::span<const Handle> values, DType ty
     v.resize(n);
   }
   return v.front();
+}
+
+Handle ScalarBuilder::sum_of_terms(std::span<const Handle> x, DType type) {
+  Handles e;
+  for (const Handle h : x) e.push_back(apply(ScalarOp::exp, {&h, 1}, type));
+  return fold(ScalarOp::add, e, type);
+}
+
+std::vector<Handle> ScalarBuilder::replace_if(Handle condition, std::span<const Handle> values, DType type,
+                                              const std::function<std::vector<Handle>()>& other) {
+  Handles replaced = other();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    replaced[i] = apply(ScalarOp::select, std::array{condition, replaced[i], values[i]}, type);
+  return replaced;
 }
 
 std::span<const MonoidInfo> monoids() { return kMonoids; }

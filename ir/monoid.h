@@ -10,9 +10,11 @@
 //                hi + lo keeps x - mean exact to rounding when the mean is large beside the spread.
 //
 // Laws, tested for every row: combine is associative up to rounding, combine(identity, s) == s == combine(s, identity)
-// exactly, combine(identity, identity) == identity exactly, lifting in any chunking gives the same state up to rounding.
+// exactly, combine(identity, identity) == identity exactly, lifting in any chunking gives the same state up to rounding. So do
+// the other ways to the state of many elements: aligned states added up, and a running form.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -35,6 +37,13 @@ class ScalarBuilder {
   virtual Handle constant(const Scalar& value) = 0;
   // exp(x) where x is never above 0 (it may be NaN), which can be had for less; above 0 the result is anything.
   virtual Handle exp_nonpositive(Handle x, DType type) { return apply(ScalarOp::exp, {&x, 1}, type); }
+  // exp(x) for all elements of all `x`, added up: terms of a sum that is at least 1 where any number is in it, none of them above
+  // kHighestTerm. What is too small to change such a sum may be any other number as small.
+  static constexpr int kHighestTerm = 4;
+  virtual Handle sum_of_terms(std::span<const Handle> x, DType type);
+  // Where the condition holds `other()`, else `values`, all of one type. What is called is computed only if it holds anywhere.
+  virtual std::vector<Handle> replace_if(Handle condition, std::span<const Handle> values, DType type,
+                                         const std::function<std::vector<Handle>()>& other);
   // A handle may stand for several elements side by side (a vector); the next two see into it. Here: just one.
   // All elements of all of `values` folded to one with a commutative `op`, pairwise: the depth of dependent operations
   // and the rounding error grow with the logarithm.
@@ -44,6 +53,23 @@ class ScalarBuilder {
 };
 
 using Handles = std::vector<ScalarBuilder::Handle>;
+
+// States whose first component, folded with `leader`, decides in what scale the others are: once all have the common one,
+// the others are just added.
+struct Alignment {
+  ScalarOp leader;
+  Handles (*align)(ScalarBuilder& b, DType t, const Handles& state, ScalarBuilder::Handle common);
+};
+
+// What is carried instead of the state while chunk after chunk is taken in, where that costs less than to combine states.
+struct Running {
+  std::vector<DType> (*dtypes)(DType t);
+  std::vector<Scalar> (*start)(DType t);
+  // As `lift` of a monoid, but into `running`.
+  Handles (*add)(ScalarBuilder& b, DType t, const Handles& running, std::span<const Handles> chunk,
+                 const Handles& valid);
+  Handles (*state)(ScalarBuilder& b, DType t, const Handles& running);
+};
 
 struct MonoidInfo {
   Monoid kind;
@@ -66,6 +92,9 @@ struct MonoidInfo {
   // State of a chunk of elements: chunk[e][i] is operand i of entry e, already of the compute type. valid[e] is a bool
   // handle, or -1 for an entry that is always there; an invalid element counts as not there.
   Handles (*lift)(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid);
+  // nullptr: there is none.
+  const Alignment* alignment = nullptr;
+  const Running* running = nullptr;  // of states without weights
 };
 
 std::span<const MonoidInfo> monoids();

@@ -69,6 +69,9 @@ void KernelEmitter::count_uses(const Block& stmts, double times) {
             if constexpr (requires(ValueId id) { id = op.value; }) ++uses_[op.value];
           },
           s.op);
+      if (const auto* terms = std::get_if<SumOfTerms>(&s.op)) {
+        for (const ValueId a : terms->args) ++uses_[a];
+      }
       const auto* apply = std::get_if<Apply>(&s.op);
       if (apply == nullptr) continue;
       if (!is_extremum(apply->op)) {
@@ -266,7 +269,16 @@ void KernelEmitter::emit(const Apply& s) {
     }
   }
   if (s.op == ScalarOp::sub) differences_[s.result] = &s;
-  if (s.op == ScalarOp::select && narrow_.contains(s.args[1])) narrow_.insert(s.result);
+  if (s.op == ScalarOp::select && narrow_.contains(s.args[1])) {
+    narrow_.insert(s.result);
+    const Pairs* x = pairs(s.args[1]);
+    if (x != nullptr && info(s.args[0]).width == 1 && info(s.args[2]).width == 1 && uses_[s.result] <= 1) {
+      if (std::optional<Pairs> chosen = select(b_, lane(s.args[0], 0), *x, lane(s.args[2], 0))) {
+        pairs_[s.result] = std::move(*chosen);
+        return;
+      }
+    }
+  }
   Lanes out;
   llvm::SmallVector<DType, 3> types;
   for (const ValueId a : s.args) types.push_back(info(a).dtype);
@@ -276,7 +288,7 @@ void KernelEmitter::emit(const Apply& s) {
     if (options_.fast_math && has_fast_math(s.op) && types[0] == DType::f32) {
       out.push_back(fast_math(b_, s.op, args));
     } else if (s.nonpositive && types[0] == DType::f32) {
-      out.push_back(exp_nonpositive(b_, args, terms(s))[0]);
+      out.push_back(exp_nonpositive(b_, args, terms(s.args[0]))[0]);
     } else {
       out.push_back(apply(b_, s.op, args, types, info(s.result).dtype));
     }
@@ -294,14 +306,15 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
   for (std::size_t i = first; i < stmts.size(); ++i) {
     const auto* s = std::get_if<Apply>(&stmts[i].op);
     if (s == nullptr || (s->op != ScalarOp::exp && s->op != ScalarOp::div)) break;
-    if (s->op == ScalarOp::exp && (!s->nonpositive || s->apart)) break;
+    if (s->op == ScalarOp::exp && !s->nonpositive) break;
     if (info(s->args[0]).dtype != DType::f32) break;
     const auto follows = [&](const Apply* earlier) {
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
     };
     const bool alike =
-        list.empty() || (s->op == list[0]->op && (s->op == ScalarOp::exp ? terms(*s) == terms(*list[0])
-                                                                         : s->args[1] == list[0]->args[1]));
+        list.empty() ||
+        (s->op == list[0]->op && (s->op == ScalarOp::exp ? terms(s->args[0]) == terms(list[0]->args[0])
+                                                         : s->args[1] == list[0]->args[1]));
     lanes += info(s->result).width;
     if (!alike || !std::all_of(list.begin(), list.end(), follows) || (!list.empty() && lanes > kMostLanes))
       break;
@@ -314,10 +327,22 @@ bool KernelEmitter::emit(const List& list) {
   if (list.empty()) return false;
   if (list[0]->op == ScalarOp::div) return divide(list);
   Lanes x;
+  llvm::SmallVector<ValueId, 8> exponents;
   for (const Apply* s : list) {
+    exponents.push_back(s->args[0]);
     for (int i = 0; i < info(s->result).width; ++i) x.push_back(lane(s->args[0], i));
   }
-  const Lanes y = exp_nonpositive(b_, x, terms(*list[0]), least(list, x));
+  constexpr std::size_t kLeast = 4;  // the branch takes 4 instructions and saves 2 an element
+  Value* least = nullptr;
+  if (x.size() >= kLeast) {
+    // Rounding keeps the order: the least x has the least x - m.
+    if (const std::optional<PairsMinus> p = pairs_minus(exponents)) {
+      least = b_.CreateFSub(extremum_of(b_, ScalarOp::min, p->minuends), p->subtrahend);
+    } else {
+      least = math::fold(b_, x, [](const math::Real& l, const math::Real& r) { return min(l, r); });
+    }
+  }
+  const Lanes y = exp_nonpositive(b_, x, terms(exponents[0]), least);
   const auto* next = y.begin();
   for (const Apply* s : list) {
     const auto* end = next + info(s->result).width;
@@ -328,32 +353,28 @@ bool KernelEmitter::emit(const List& list) {
 }
 
 // Elements x of 16 bits are rounded far more coarsely than the error of exp(x - m) with few terms, and their rows have no time for more.
-ExpTerms KernelEmitter::terms(const Apply& exp) const {
-  const auto difference = differences_.find(exp.args[0]);
+ExpTerms KernelEmitter::terms(ValueId exponent) const {
+  const auto difference = differences_.find(exponent);
   const bool narrow = difference != differences_.end() && narrow_.contains(difference->second->args[0]);
   return narrow ? ExpTerms::few : ExpTerms::many;
 }
 
-// Null where there are too few: the branch takes 4 instructions and saves 2 an element.
-//
-// Of x - m with one m the least is that of the least x, because rounding keeps the order.
-Value* KernelEmitter::least(const List& list, llvm::ArrayRef<Value*> x) {
-  constexpr std::size_t kLeast = 4;
-  if (x.size() < kLeast) return nullptr;
-  llvm::SmallVector<const Pairs*, 8> minuends;
+// Of exponents that are differences of pairs and one value that they share; nullopt if they are not.
+std::optional<KernelEmitter::PairsMinus> KernelEmitter::pairs_minus(llvm::ArrayRef<ValueId> exponents) {
+  PairsMinus out{{}, nullptr};
   ValueId subtracted = kNone;
-  for (const Apply* s : list) {
-    const auto difference = differences_.find(s->args[0]);
-    if (difference == differences_.end()) break;
+  for (const ValueId exponent : exponents) {
+    const auto difference = differences_.find(exponent);
+    if (difference == differences_.end()) return std::nullopt;
     const std::vector<ValueId>& args = difference->second->args;
     const Pairs* p = pairs(args[0]);
-    if (p == nullptr || info(args[1]).width != 1 || (subtracted != kNone && args[1] != subtracted)) break;
+    if (p == nullptr || info(args[1]).width != 1 || (subtracted != kNone && args[1] != subtracted))
+      return std::nullopt;
     subtracted = args[1];
-    minuends.push_back(p);
+    out.minuends.push_back(p);
   }
-  if (minuends.size() == list.size())
-    return b_.CreateFSub(extremum_of(b_, ScalarOp::min, minuends), lane(subtracted, 0));
-  return math::fold(b_, x, [](const math::Real& l, const math::Real& r) { return min(l, r); });
+  out.subtrahend = lane(subtracted, 0);
+  return out;
 }
 
 // Lanes with one divisor are divided together.
@@ -410,6 +431,55 @@ void KernelEmitter::emit(const Fold& s) {
     v.resize(v.size() / 2);
   }
   values_[s.result] = std::move(v);
+}
+
+// A few values at a time.
+void KernelEmitter::emit(const SumOfTerms& s) {
+  constexpr int kMostLanes = 32;
+  const kernel::Value& result = info(s.result);
+  const bool plain = result.dtype != DType::f32 || options_.fast_math;
+  Lanes sums(static_cast<std::size_t>(result.width), nullptr);
+  const auto add = [&](std::size_t at, Value* term) {
+    sums[at] = sums[at] == nullptr ? term : b_.CreateFAdd(sums[at], term);
+  };
+  for (std::size_t first = 0, end = 0; first < s.args.size(); first = end) {
+    const ExpTerms few_or_many = terms(s.args[first]);
+    int count = 0;
+    for (end = first; end < s.args.size(); ++end) {
+      count += info(s.args[end]).width;
+      if (end > first && (count > kMostLanes * result.width || terms(s.args[end]) != few_or_many)) break;
+    }
+    const llvm::ArrayRef<ValueId> args = llvm::ArrayRef(s.args).slice(first, end - first);
+    if (const std::optional<PairsMinus> p = plain ? std::nullopt : pairs_minus(args)) {
+      const auto elements = [&](Value* floor) {
+        Lanes all;
+        for (const Pairs* minuend : p->minuends) {
+          const Pairs x = floor == nullptr ? *minuend : at_least(b_, *minuend, floor);
+          for (std::size_t i = 0; i < 2 * x.words.size(); ++i) all.push_back(unpack(b_, x, static_cast<int>(i)));
+        }
+        return all;
+      };
+      add(0, sum_of_terms(b_, p->subtrahend, elements, few_or_many));
+      continue;
+    }
+    std::vector<Lanes> x(sums.size());  // by lane of the result
+    for (const ValueId a : args) {
+      for (int i = 0; i < info(a).width; ++i)
+        x[static_cast<std::size_t>(i) % x.size()].push_back(lane(a, i));
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!plain) {
+        add(i, sum_of_terms(b_, x[i], few_or_many));
+        continue;
+      }
+      for (Value*& v : x[i])
+        v = options_.fast_math && result.dtype == DType::f32
+                ? fast_math(b_, ScalarOp::exp, {v})
+                : apply(b_, ScalarOp::exp, {v}, {result.dtype}, result.dtype);
+      add(i, math::fold(b_, x[i], [](const math::Real& l, const math::Real& r) { return l + r; }));
+    }
+  }
+  values_[s.result] = std::move(sums);
 }
 
 void KernelEmitter::emit(const Lane& s) { values_[s.result] = {lane(s.value, s.lane)}; }

@@ -5,6 +5,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -32,11 +33,16 @@ class KernelEmitter {
   List list_at(const kernel::Block& stmts,
                std::size_t first) const;  // none when the first is not of that kind
   bool emit(const List& list);            // false when they are to be emitted one by one
-  ExpTerms terms(const kernel::Apply& exp) const;
-  llvm::Value* least(const List& list, llvm::ArrayRef<llvm::Value*> x);  // of the arguments of exponentials
+  ExpTerms terms(kernel::ValueId exponent) const;
+  struct PairsMinus {
+    llvm::SmallVector<const Pairs*, 8> minuends;
+    llvm::Value* subtrahend;
+  };
+  std::optional<PairsMinus> pairs_minus(llvm::ArrayRef<kernel::ValueId> exponents);
   bool divide(const List& list);             // false when the division instruction is to be used
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);
+  void emit(const kernel::SumOfTerms& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);
   void emit(const kernel::IndexValue& s);

@@ -108,4 +108,51 @@ llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::A
       [&] { return all(math::f32::exp_nonpositive); });
 }
 
+namespace {
+
+// Of elements' products with powers of two.
+template <class TermOf>
+Real sum_of_products(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, TermOf&& term_of) {
+  // Side by side, because each addition waits for the one before.
+  constexpr std::size_t kSums = 4;
+  llvm::SmallVector<Real, kSums> sums;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const math::f32::Term t = term_of(Real(b, x[i]));
+    if (i < kSums) {
+      sums.push_back(t.significand * t.power);
+    } else {
+      sums[i % kSums] = fma(t.significand, t.power, sums[i % kSums]);
+    }
+  }
+  llvm::SmallVector<llvm::Value*, kSums> values;
+  for (const Real& s : sums) values.push_back(s.value());
+  return {b, math::fold(b, values, [](const Real& l, const Real& r) { return l + r; })};
+}
+
+}  // namespace
+
+llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, ExpTerms terms) {
+  return sum_of_products(b, x, [&](const Real& v) {
+           return math::f32::term(max(v, math::f32::kLeastTerm), terms);
+         }).value();
+}
+
+llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,
+                          llvm::function_ref<Elements(llvm::Value* floor)> elements, ExpTerms terms) {
+  const Real p(b, pivot);
+  return math::branch(
+             abs(p) <= math::f32::kFarthestPivot,
+             [&] {
+               const math::f32::Pivot by(p);
+               const Elements x = elements((p + math::f32::kFloor).value());
+               return sum_of_products(b, x, [&](const Real& v) { return by.term(v, terms); }) * by.factor();
+             },
+             [&] {
+               return sum_of_products(b, elements(nullptr), [&](const Real& v) {
+                 return math::f32::term(max(v - p, math::f32::kLeastTerm), terms);
+               });
+             })
+      .value();
+}
+
 }  // namespace bz::emit

@@ -10,6 +10,7 @@
 // subnormals.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/IRBuilder.h>
@@ -34,6 +35,17 @@ llvm::Function* math_function(llvm::Module& m, ScalarOp op, bool f64);
 enum class ExpTerms : std::uint8_t { many, few };
 llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
                                                    ExpTerms terms, llvm::Value* least = nullptr);
+
+// The sum of exp in f32 of some x, none above 4 (NaN stays NaN): terms of a sum that is at least 1 where any number is in it. A
+// term below -87 counts as exp(-87), and the others, with the errors above, err by another 0.016 ulp for each power of two that
+// they are below 1: what is summed has no use for more.
+llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, ExpTerms terms);
+// The same of exp(x - pivot) for x of 16 bits, with few instructions as long as the pivot is not huge: no difference is taken, and a
+// term below -56, give or take 16, counts as one of that size. `elements(floor)` are the x or, in pairs, `floor` where that is larger;
+// nullptr: as they are.
+using Elements = llvm::SmallVector<llvm::Value*, 8>;
+llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,
+                          llvm::function_ref<Elements(llvm::Value* floor)> elements, ExpTerms terms);
 
 // Under fast_math, in f32: the operations for which has_fast_math() holds (those with a fast_error) as a few instructions.
 // docs/numerics.md has their bounds. Approximate instructions are calls of the internal functions below, which the module

@@ -31,15 +31,19 @@ Real exp_in_range(Real x) {
   return p * s * s;
 }
 
-// exp(x - n ln 2), n being the integer nearest x / ln 2.
-Real exp_reduced(Real x, Real n, ExpTerms terms) {
-  Real r = fma(n, -kLn2Lo, fma(n, -kLn2Hi, x));
+// exp(r) for r from -ln 2 / 2 to ln 2 / 2.
+Real exp_of_rest(Real r, ExpTerms terms) {
   if (terms == ExpTerms::few) {
     return polynomial(r, {1.0, 0.999999463558197, 0.49999144673347473, 0.16668173670768738,
                           0.04189855605363846, 0.008262657560408115});
   }
   return polynomial(r, {1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166826233267784,
                         0.00836867280304432, 0.0013821044703945518});
+}
+
+// exp(x - n ln 2), n being the integer nearest x / ln 2.
+Real exp_reduced(Real x, Real n, ExpTerms terms) {
+  return exp_of_rest(fma(n, -kLn2Lo, fma(n, -kLn2Hi, x)), terms);
 }
 
 // n / (1 + e) where y is the reciprocal of 1 + e to 7 bits and minus_d is -(1 + e), rounded: one Newton step
@@ -93,6 +97,22 @@ Real exp_to_87(Real x, ExpTerms terms) {
   Real p = exp_reduced(x, t - kRound, terms);
   return (p.bits() + (t.bits() << 23)).as_real();
 }
+
+// ln 2 is its nearest f32 here: off by 2^-29, which n makes 2^-22 at most.
+Term term(Real x, ExpTerms terms) {
+  Real t = fma(x, kLog2e, kRoundBiased);
+  return {exp_of_rest(fma(t - kRoundBiased, -kLn2Hi, x), terms), power_of_two(t)};
+}
+
+Pivot::Pivot(Real p) : p_(p), k_(fma(p, kLog2e, kRound) - kRound) {}
+
+Term Pivot::term(Real x, ExpTerms terms) const {
+  const Real origin = -k_ + kRoundBiased;
+  Real t = fma(x, kLog2e, origin);
+  return {exp_of_rest(fma(t - origin, -kLn2Hi, x), terms), power_of_two(t)};
+}
+
+Real Pivot::factor() const { return exp_of_rest(fma(k_, kLn2Hi, -p_), ExpTerms::many); }
 
 // Without overflow to think of, one factor 2^(n + 64) is normal, and 2^-64 rounds the result once where it is subnormal.
 Real exp_nonpositive(Real x, ExpTerms terms) {

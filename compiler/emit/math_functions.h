@@ -20,6 +20,25 @@ namespace f32 {
 Real exp(Real x);
 Real exp_nonpositive(Real x, ExpTerms terms);
 Real exp_to_87(Real x, ExpTerms terms);
+// exp(x) as a product, for x from kLeastTerm to 80 or NaN.
+inline constexpr double kLeastTerm = -87;
+struct Term {
+  Real significand, power;
+};
+Term term(Real x, ExpTerms terms);
+// exp(x - p) = 2^-k exp(x) exp(k ln 2 - p) for the integer k nearest p / ln 2: the last factor is the same for all x, and no
+// difference is taken. Of p up to kFarthestPivot and x from p + kLeastTerm on. So far bf16 rounds p + kFloor by 16 at most, and 2^31
+// terms of exp(-40) do not change a sum of 1.
+inline constexpr double kFarthestPivot = 0x1p12, kFloor = -56;
+class Pivot {
+ public:
+  explicit Pivot(Real p);
+  Term term(Real x, ExpTerms terms) const;  // without the factor
+  Real factor() const;
+
+ private:
+  Real p_, k_;
+};
 Real exp2(Real x);
 Real expm1(Real x);
 Real log(Real x);

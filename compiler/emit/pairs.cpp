@@ -60,6 +60,35 @@ Value* unpack(llvm::IRBuilder<>& b, const Pairs& pairs, int lane) {
   return b.CreateFPExt(b.CreateBitCast(bits, b.getHalfTy()), b.getFloatTy());
 }
 
+std::optional<Pairs> select(llvm::IRBuilder<>& b, Value* condition, const Pairs& pairs, Value* value) {
+  const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(value);
+  if (constant == nullptr) return std::nullopt;
+  llvm::APFloat narrow = constant->getValueAPF();
+  bool inexact = false;
+  narrow.convert(pairs.dtype == DType::bf16 ? llvm::APFloat::BFloat() : llvm::APFloat::IEEEhalf(),
+                 llvm::APFloat::rmNearestTiesToEven, &inexact);
+  if (inexact) return std::nullopt;
+  const auto half = static_cast<std::uint32_t>(narrow.bitcastToAPInt().getZExtValue());
+  Pairs out{pairs.dtype, {}};
+  for (Value* word : pairs.words)
+    out.words.push_back(b.CreateSelect(condition, word, b.getInt32(half << 16 | half)));
+  return out;
+}
+
+Pairs at_least(llvm::IRBuilder<>& b, const Pairs& pairs, Value* floor) {
+  Value* word = nullptr;
+  if (pairs.dtype == DType::bf16) {
+    word = pack_bf16(b, floor, floor);
+  } else {
+    Value* half = b.CreateBitCast(b.CreateFPTrunc(floor, b.getHalfTy()), b.getInt16Ty());
+    word = b.CreateZExt(half, b.getInt32Ty());
+    word = b.CreateOr(word, b.CreateShl(word, 16));
+  }
+  Pairs out{pairs.dtype, {}};
+  for (Value* w : pairs.words) out.words.push_back(extremum(b, ScalarOp::max, pairs.dtype, w, word));
+  return out;
+}
+
 bool is_extremum(ScalarOp op) { return op == ScalarOp::max || op == ScalarOp::min; }
 
 Value* extremum(llvm::IRBuilder<>& b, ScalarOp op, DType dtype, Value* x, Value* y) {

@@ -6,6 +6,8 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <optional>
+
 #include "ir/ops.h"
 
 namespace bz::emit {
@@ -19,6 +21,12 @@ constexpr bool comes_in_pairs(DType t) { return t == DType::bf16 || t == DType::
 
 // One lane as f32.
 llvm::Value* unpack(llvm::IRBuilder<>& b, const Pairs& pairs, int lane);
+
+// All lanes of `pairs` where the condition holds, else `value` in each lane; nullopt where `value` is no constant of 16 bits.
+std::optional<Pairs> select(llvm::IRBuilder<>& b, llvm::Value* condition, const Pairs& pairs,
+                            llvm::Value* value);
+// Each lane or `floor`, an f32 that is rounded, whichever is larger.
+Pairs at_least(llvm::IRBuilder<>& b, const Pairs& pairs, llvm::Value* floor);
 
 // max or min of two words half by half, as ScalarOp has them: NaN if either is, +0 above -0. A call of a function that the module
 // defines over f32 and the PTX step replaces by the instruction where there is one.

@@ -71,10 +71,14 @@ int element_instructions(const Region& region, const Reduction& r) {
 }
 int instructions_to_combine(const Region& region, const Reduction& r) {
   switch (r.monoid) {
-    case Monoid::max_sumexp: return 2 * instructions(ScalarOp::exp, region.fast_math) + 8;
+    case Monoid::max_sumexp: return 8;  // in the running form
     case Monoid::moments: return instructions(ScalarOp::div, region.fast_math) + 8;
     default: return instructions(r.monoid, region.fast_math);
   }
+}
+
+int instructions_to_align(const Region& region, const Reduction& r) {
+  return bz::info(r.monoid).alignment == nullptr ? 0 : instructions(ScalarOp::exp, region.fast_math) + 6;
 }
 
 double instructions_of(const Region& region, const Expr& e) {

@@ -84,8 +84,9 @@ std::string print(const Region& region, const std::function<std::string(NodeId)>
         const Reduction& r = region.reductions[static_cast<std::size_t>(e.reduction)];
         std::vector<std::string> inputs;
         for (const ExprId o : r.operands) inputs.push_back(fmt::format("e{}", o));
-        what = fmt::format("{}{}.{} {}  (phase {})", r.merge ? "merge " : "", info(r.monoid).text,
-                           e.component, fmt::join(inputs, ", "), r.phase);
+        what = fmt::format("{}{}{}.{} {}  (phase {})", r.scope == Scope::thread ? "own " : "",
+                           r.merge ? "merge " : "", info(r.monoid).text, e.component,
+                           fmt::join(inputs, ", "), r.phase);
         break;
       }
     }

@@ -50,6 +50,14 @@ struct Expr {
   int phase = 0;
 };
 
+// What a reduction goes over. Threads share a domain (schedule.h): a form of a region for that may have what each thread reduces of
+// its part, which is then that thread's own, and only later what all of them have.
+enum class Scope : std::uint8_t {
+  domain,   // the elements of the domain
+  thread,   // those that the thread itself handles
+  threads,  // the threads: operands are components of a state that each has
+};
+
 struct Reduction {
   Monoid monoid = Monoid::sum;
   DType dtype = DType::f32;  // of the value operand, compute type
@@ -57,7 +65,10 @@ struct Reduction {
   std::vector<ExprId> operands;
   std::vector<IndexBound> where;  // elements that take part
   int phase = 0;
+  Scope scope = Scope::domain;
 
+  // Whether threads that share a domain have to tell each other.
+  bool exchanges() const { return scope != Scope::thread; }
   std::vector<DType> component_dtypes() const { return info(monoid).component_dtypes(dtype, inputs()); }
   std::vector<Scalar> identity() const { return info(monoid).identity(dtype, inputs()); }
 

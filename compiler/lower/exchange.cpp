@@ -16,6 +16,17 @@ void Exchange::across_threads(std::map<int, Handles>& states) {
 
 // Over `count` threads of a domain that are in a warp.
 Handles Exchange::across_lanes(int r, Handles state, int count) {
+  const Reduction& reduction = stage_.reduction(r);
+  if (const Alignment* a = info(reduction.monoid).alignment; a != nullptr && count > 1) {
+    const auto all = [&](ScalarOp op, Handle h) {
+      for (int d = 1; d < count; d *= 2)
+        h = b_.apply(op, std::array{h, b_.shuffle(h, d * warps_.stride)}, b_.dtype(h));
+      return h;
+    };
+    state = a->align(b_, reduction.dtype, state, all(a->leader, state[0]));
+    for (std::size_t c = 1; c < state.size(); ++c) state[c] = all(ScalarOp::add, state[c]);
+    return state;
+  }
   for (int d = 1; d < count; d *= 2) state = with_lane(r, state, d * warps_.stride, d);
   return state;
 }
@@ -114,15 +125,19 @@ void Exchange::combine_parts(std::map<int, Handles>& states, const Parts& parts)
 
 Handles Exchange::whole(int r, const Parts& parts) {
   const std::vector<kernel::ArrayId>& arrays = parts.arrays.at(r);
+  const std::vector<DType> types = states_.dtypes(r);
   if (warps_.in_warp >= parts.count) {  // one partial result a lane
     const Index part = mod(stage_.place.thread_reduced, parts.count);
-    return across_lanes(r, states_.get(r, arrays, slot_of(parts, part)), parts.count);
+    return across_lanes(r, states_.get(types, arrays, slot_of(parts, part)), parts.count);
   }
-  const std::vector<kernel::ArrayId> sum = states_.accumulators(r, fmt::format("{}_whole", parts.name));
+  const std::vector<kernel::ArrayId> sum =
+      states_.arrays(r, fmt::format("{}_whole", parts.name), types, stage_.reduction(r).identity());
   const IndexVar p = b_.var("p", parts.count);
-  b_.loop(p, kernel::Level::serial,
-          [&] { states_.accumulate(r, sum, states_.get(r, arrays, slot_of(parts, Index::var(p)))); });
-  return states_.get(r, sum);
+  b_.loop(p, kernel::Level::serial, [&] {
+    const Handles part = states_.get(types, arrays, slot_of(parts, Index::var(p)));
+    states_.set(sum, states_.combine(r, states_.get(types, sum), part));
+  });
+  return states_.get(types, sum);
 }
 
 }  // namespace bz::compiler

@@ -23,8 +23,43 @@ Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType res
 
 Handle KernelBuilder::exp_nonpositive(Handle x, DType type) {
   const Handle r = value(type, width(x));
-  append({Apply{r, ScalarOp::exp, {x}, true, apart_}});
+  append({Apply{r, ScalarOp::exp, {x}, true}});
   return r;
+}
+
+Handle KernelBuilder::sum_of_terms(std::span<const Handle> x, DType type) {
+  int w = 1;
+  for (const Handle h : x) w = std::max(w, width(h));
+  const Handle r = value(type, lanes_fold_ ? 1 : w);
+  append({SumOfTerms{r, {x.begin(), x.end()}}});
+  return r;
+}
+
+std::vector<Handle> KernelBuilder::replace_if(Handle condition, std::span<const Handle> values, DType type,
+                                              const std::function<std::vector<Handle>()>& other) {
+  // All lanes take the same way.
+  Handle any = condition;
+  const int w = width(condition);
+  if (w > 1) {
+    any = value(DType::boolean, 1);
+    append({Fold{any, ScalarOp::logical_or, condition}});
+  }
+  std::vector<ArrayId> arrays;
+  const Index at = w > 1 ? Index::var({kLaneVar, w}) : Index(0);
+  for (const Handle v : values) {
+    arrays.push_back(array(fmt::format("replaced{}", k_.arrays.size()), type, w, Space::registers));
+    set(arrays.back(), at, widen(v, w));
+  }
+  when(any, [&] {
+    std::vector<Handle> replaced = other();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (w > 1) replaced[i] = apply(ScalarOp::select, std::array{condition, replaced[i], values[i]}, type);
+      set(arrays[i], at, replaced[i]);
+    }
+  });
+  std::vector<Handle> result;
+  for (const ArrayId a : arrays) result.push_back(get(a, at, type));
+  return result;
 }
 
 Handle KernelBuilder::constant(const Scalar& v) {

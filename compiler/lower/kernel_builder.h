@@ -18,15 +18,15 @@ class KernelBuilder final : public ScalarBuilder {
     lanes_fold_ = fold;
   }
 
-  // Exponentials that follow are taken one by one, or several together.
-  void take_apart(bool apart) { apart_ = apart; }
-
   // What is appended from here on helps to compute `node`.
   void at(NodeId node) { node_ = node; }
 
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
   Handle constant(const Scalar& value) override;
   Handle exp_nonpositive(Handle x, DType type) override;
+  Handle sum_of_terms(std::span<const Handle> x, DType type) override;
+  std::vector<Handle> replace_if(Handle condition, std::span<const Handle> values, DType type,
+                                 const std::function<std::vector<Handle>()>& other) override;
   Handle fold(ScalarOp op, std::span<const Handle> values, DType type) override;
   std::vector<Handle> elements(Handle value) override;
 
@@ -127,7 +127,6 @@ class KernelBuilder final : public ScalarBuilder {
   kernel::Kernel& k_;
   int lanes_ = 1;
   bool lanes_fold_ = false;
-  bool apart_ = false;
   NodeId node_ = kNoNode;
   std::vector<kernel::Block*> blocks_;
 };

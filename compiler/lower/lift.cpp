@@ -30,20 +30,33 @@ Handles merge(KernelBuilder& b, const Reduction& r, const std::vector<Handles>& 
   return all;
 }
 
-Handles lift_chunk(const StageContext& stage, const Position& position, const Values& values,
-                   const Reduction& r, int width, std::span<Step> steps) {
-  KernelBuilder& b = stage.builder;
-  std::vector<Handles> chunk;
+// The elements of some steps, as monoids take them.
+struct Chunk {
+  std::vector<Handles> elements;
   Handles valid;
+};
+
+Chunk chunk_of(const StageContext& stage, const Position& position, const Values& values, const Reduction& r,
+               std::span<Step> steps) {
+  KernelBuilder& b = stage.builder;
+  Chunk chunk;
   for (Step& s : steps) {
     Handles entry;
     for (const ExprId o : r.operands) entry.push_back(b.widen(values.of(o, &s), stage.schedule.vector));
-    chunk.push_back(std::move(entry));
+    chunk.elements.push_back(std::move(entry));
     std::vector<IndexBound> bounds = position.at(r.where, &s);
     bounds.insert(bounds.end(), s.bounds.begin(), s.bounds.end());
-    valid.push_back(mask(b, std::move(bounds), &s));
+    chunk.valid.push_back(mask(b, std::move(bounds), &s));
   }
-  Handles state = r.merge ? merge(b, r, chunk, valid) : info(r.monoid).lift(b, r.dtype, chunk, valid);
+  return chunk;
+}
+
+Handles lift_chunk(const StageContext& stage, const Position& position, const Values& values,
+                   const Reduction& r, int width, std::span<Step> steps) {
+  KernelBuilder& b = stage.builder;
+  const Chunk chunk = chunk_of(stage, position, values, r, steps);
+  Handles state = r.merge ? merge(b, r, chunk.elements, chunk.valid)
+                          : info(r.monoid).lift(b, r.dtype, chunk.elements, chunk.valid);
   for (Handle& h : state) h = b.widen(h, width);
   return state;
 }
@@ -54,11 +67,7 @@ Handles lift(const StageContext& stage, const Position& position, const Values& 
              std::span<Step> all) {
   const States states(stage);
   const Reduction& reduction = stage.reduction(r);
-  KernelBuilder& b = stage.builder;
   states.at(r);
-  // What stays in registers beside a chunk leaves none for two ways to take exponentials: log_softmax of f32 rows spilled
-  // hundreds of bytes (sm_90, 2026-11).
-  b.take_apart(stage.schedule.keep == Keep::registers);
   // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
   const std::size_t chunk = info(reduction.monoid).lift_holds_elements
                                 ? static_cast<std::size_t>(stage.schedule.unroll)
@@ -69,8 +78,36 @@ Handles lift(const StageContext& stage, const Position& position, const Values& 
                                     all.subspan(i, std::min(chunk, all.size() - i)));
     state = i == 0 ? part : states.combine(r, state, part);
   }
-  b.take_apart(false);
   return state;
+}
+
+Accumulator::Accumulator(const StageContext& stage, int r, std::string_view name)
+    : stage_(stage), states_(stage), r_(r) {
+  const Reduction& reduction = stage.reduction(r);
+  running_ = reduction.merge || reduction.operands.size() > 1 ? nullptr : info(reduction.monoid).running;
+  types_ = running_ != nullptr ? running_->dtypes(reduction.dtype) : reduction.component_dtypes();
+  arrays_ = states_.arrays(
+      r, name, types_, running_ != nullptr ? running_->start(reduction.dtype) : reduction.identity());
+}
+
+void Accumulator::add(const Position& position, const Values& values, std::span<Step> steps) const {
+  const Reduction& reduction = stage_.reduction(r_);
+  const Handles so_far = states_.get(types_, arrays_);
+  if (running_ == nullptr) {
+    const Handles state = lift(stage_, position, values, r_, steps);
+    return states_.set(arrays_, states_.combine(r_, so_far, state));
+  }
+  states_.at(r_);
+  const Chunk chunk = chunk_of(stage_, position, values, reduction, steps);
+  states_.set(arrays_,
+              running_->add(stage_.builder, reduction.dtype, so_far, chunk.elements, chunk.valid));
+}
+
+Handles Accumulator::state() const {
+  states_.at(r_);
+  const Handles so_far = states_.get(types_, arrays_);
+  return running_ == nullptr ? so_far
+                             : running_->state(stage_.builder, stage_.reduction(r_).dtype, so_far);
 }
 
 }  // namespace bz::compiler

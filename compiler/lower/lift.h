@@ -12,4 +12,22 @@ namespace bz::compiler {
 Handles lift(const StageContext& stage, const Position& position, const Values& values, int r,
              std::span<Step> steps);
 
+// What a thread has reduced of a domain so far, in arrays: the state, or the running form of it.
+class Accumulator {
+ public:
+  // Of nothing.
+  Accumulator(const StageContext& stage, int r, std::string_view name);
+  // Takes in the elements of some steps, in which the operands have been computed.
+  void add(const Position& position, const Values& values, std::span<Step> steps) const;
+  Handles state() const;
+
+ private:
+  const StageContext& stage_;
+  States states_;
+  int r_;
+  const Running* running_;  // null: of the state itself
+  std::vector<DType> types_;
+  std::vector<kernel::ArrayId> arrays_;
+};
+
 }  // namespace bz::compiler

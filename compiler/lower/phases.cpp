@@ -13,6 +13,8 @@ namespace {
 struct Phase {
   int number;
   std::vector<int> reductions, stores;
+  std::vector<int> of_threads;  // reductions
+  bool goes_over_domain() const { return !reductions.empty() || !stores.empty(); }
 };
 
 class PhaseLowering {
@@ -108,9 +110,11 @@ class PhaseLowering {
   const Step* known() const { return resident_.empty() ? nullptr : &resident_[0]; }
 
   Phase phase_of(int p) const {
-    Phase phase{p, {}, {}};
+    Phase phase{p, {}, {}, {}};
     for (std::size_t i = 0; i < region_.reductions.size(); ++i) {
-      if (region_.reductions[i].phase == p) phase.reductions.push_back(static_cast<int>(i));
+      const Reduction& r = region_.reductions[i];
+      if (r.phase == p)
+        (r.scope == Scope::threads ? phase.of_threads : phase.reductions).push_back(static_cast<int>(i));
     }
     for (std::size_t i = 0; i < region_.roots.size(); ++i) {
       const Root& r = region_.roots[i];
@@ -124,6 +128,8 @@ class PhaseLowering {
   std::string title(const Phase& phase) const {
     std::string text = fmt::format("phase {}:", phase.number);
     for (const int r : phase.reductions) text += fmt::format(" {}", info(stage_.reduction(r).monoid).text);
+    for (const int r : phase.of_threads)
+      text += fmt::format(" {} of threads", info(stage_.reduction(r).monoid).text);
     for (const int i : phase.stores) text += " store " + place_name(stage_, root(i));
     return text;
   }
@@ -135,10 +141,29 @@ class PhaseLowering {
     b_.comment(title(phase));
     Values::Needs n = values_.needs(targets, held_, known());
     values_.compute_once(n);
+    std::map<int, Handles> results;
+    if (phase.goes_over_domain()) results = over_domain(phase, targets, std::move(n));
+    for (const int r : phase.of_threads) {
+      for (const ExprId o : stage_.reduction(r).operands)
+        results[r].push_back(b_.widen(values_.of(o, nullptr), states_.width()));
+    }
+    std::map<int, Handles> shared;
+    for (auto& [r, state] : results) {
+      if (stage_.reduction(r).exchanges())
+        shared[r] = std::move(state);
+      else
+        values_.set_result(r, std::move(state));
+    }
+    exchange_.across_threads(shared);
+    for (auto& [r, state] : shared) values_.set_result(r, std::move(state));
+  }
+
+  // What the thread reduces.
+  std::map<int, Handles> over_domain(const Phase& phase, const std::vector<ExprId>& targets, Values::Needs n) {
     const bool once = stage_.extent.groups == 1 || s_.keep == Keep::registers;
     Partial partial;
     if (!once || spilled_) {
-      for (const int r : phase.reductions) partial[r] = states_.accumulators(r, "acc");
+      for (const int r : phase.reductions) partial.emplace(r, Accumulator(stage_, r, "acc"));
     }
     const bool spilled_first = begins_with_spilled(phase);
     if (spilled_first) {
@@ -150,21 +175,19 @@ class PhaseLowering {
     for_each_group([&](std::span<Step> steps, const Index& group) {
       pass(phase, n, steps, group);
       for (const int r : phase.reductions) {
-        const Handles state = lift(stage_, position_, values_, r, steps);
         if (once) {
-          results[r] = state;
+          results[r] = lift(stage_, position_, values_, r, steps);
         } else {
-          states_.accumulate(r, partial[r], state);
+          partial.at(r).add(position_, values_, steps);
         }
       }
     });
     if (spilled_ && !spilled_first) spilled_part(phase, targets, partial);
     for (const int r : phase.reductions) {
-      if (!once) results[r] = states_.get(r, partial[r]);
-      if (spilled_) results[r] = states_.combine(r, results[r], states_.get(r, partial[r]));
+      if (!once) results[r] = partial.at(r).state();
+      if (spilled_) results[r] = states_.combine(r, results[r], partial.at(r).state());
     }
-    exchange_.across_threads(results);
-    for (auto& [r, state] : results) values_.set_result(r, std::move(state));
+    return results;
   }
 
   // Copies were started before the loads, so that what they bring is there first. It pays to begin with that where blocks stay, and where
@@ -192,7 +215,7 @@ class PhaseLowering {
     }
   }
 
-  using Partial = std::map<int, std::vector<kernel::ArrayId>>;  // accumulators by reduction
+  using Partial = std::map<int, Accumulator>;  // by reduction
 
   // The phase over the vectors that are spilled: reduces them into `partial`. What it knows of them is gone after it, but for
   // what is put in shared memory.
@@ -208,8 +231,7 @@ class PhaseLowering {
       values_.load(n, held, steps);
       values_.compute(n, steps);
       store(phase, steps);
-      for (const int r : phase.reductions)
-        states_.accumulate(r, partial.at(r), lift(stage_, position_, values_, r, steps));
+      for (const int r : phase.reductions) partial.at(r).add(position_, values_, steps);
       hold(stage_, added, steps);
       if (last && ahead_ != nullptr) ahead_->start_next(group);
     });

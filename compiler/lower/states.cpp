@@ -17,22 +17,21 @@ void States::at(int r) const {
   b_.at(e == stage_.region.exprs.end() ? kNoNode : e->node);
 }
 
-std::vector<kernel::ArrayId> States::accumulators(int r, std::string_view name) const {
+std::vector<kernel::ArrayId> States::arrays(int r, std::string_view name, const std::vector<DType>& types,
+                                            const std::vector<Scalar>& values) const {
   at(r);
-  const std::vector<Scalar> none = stage_.reduction(r).identity();
-  const std::vector<DType> types = dtypes(r);
   std::vector<kernel::ArrayId> arrays;
   Handles start;
   for (std::size_t c = 0; c < types.size(); ++c) {
     arrays.push_back(b_.array(stage_.array_name(name, r, c), types[c], width(), kernel::Space::registers));
-    start.push_back(b_.widen(b_.constant(none[c]), width()));
+    start.push_back(b_.widen(b_.constant(values[c]), width()));
   }
   set(arrays, start);
   return arrays;
 }
 
-Handles States::get(int r, const std::vector<kernel::ArrayId>& arrays, const Index& place) const {
-  const std::vector<DType> types = dtypes(r);
+Handles States::get(const std::vector<DType>& types, const std::vector<kernel::ArrayId>& arrays,
+                    const Index& place) const {
   Handles state;
   for (std::size_t c = 0; c < arrays.size(); ++c) {
     const DType stored = stage_.kernel.array(arrays[c]).dtype;

@@ -20,13 +20,12 @@ class States {
   // What follows helps to compute the first of the nodes that are components of the reduction.
   void at(int r) const;
 
-  // Arrays of a thread with the identity.
-  std::vector<kernel::ArrayId> accumulators(int r, std::string_view name) const;
-  void accumulate(int r, const std::vector<kernel::ArrayId>& arrays, const Handles& state) const {
-    set(arrays, combine(r, get(r, arrays), state));
-  }
+  // Arrays of a thread, one for each component, of some types and with some values in them.
+  std::vector<kernel::ArrayId> arrays(int r, std::string_view name, const std::vector<DType>& types,
+                                      const std::vector<Scalar>& values) const;
   // In number `place` of the arrays.
-  Handles get(int r, const std::vector<kernel::ArrayId>& arrays, const Index& place = Index(0)) const;
+  Handles get(const std::vector<DType>& types, const std::vector<kernel::ArrayId>& arrays,
+              const Index& place = Index(0)) const;
   void set(const std::vector<kernel::ArrayId>& arrays, const Handles& state,
            const Index& place = Index(0)) const;
   // The element of an array.

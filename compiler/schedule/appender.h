@@ -24,11 +24,13 @@ class Appender {
   ExprId test(ScalarOp op, std::vector<ExprId> operands) {
     return map(op, std::move(operands), DType::boolean);
   }
-  ExprId sum(ExprId x) {
+  ExprId sum(ExprId x) { return reduce({.monoid = Monoid::sum, .dtype = t_, .operands = {x}}); }
+  // Component 0.
+  ExprId reduce(Reduction reduction) {
     Expr e;
     e.kind = Expr::Kind::reduce;
     e.reduction = static_cast<int>(r_.reductions.size());
-    r_.reductions.push_back({Monoid::sum, t_, false, {x}, {}, 0});
+    r_.reductions.push_back(std::move(reduction));
     return append(std::move(e), t_);
   }
   // The value of `x` where every reduced variable is 0.

@@ -130,14 +130,6 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
-  if (const Region* resident = forms.resident(); rows && resident != nullptr && region.phases() == 1) {
-    // Where one phase would do, no blocks share a domain so that it stays, nor is it spilled. Columns are not kept: the tail of
-    // gn_tail, 64 elements each, took at least 0.30 ms so and 0.26 as it comes (H200, 2026-11).
-    std::vector<Schedule> staying = list(*resident);
-    std::erase_if(
-        staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1 || s.spill > 0; });
-    candidates.insert(candidates.begin(), staying.begin(), staying.end());
-  }
   if (region.reductions.empty() && !bounds.staged) {
     const std::vector<Schedule> tiles = tile_candidates(region, all, target);
     candidates.insert(candidates.begin(), tiles.begin(), tiles.end());

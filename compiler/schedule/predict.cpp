@@ -59,10 +59,12 @@ double masked(const Region& region, const Schedule& s, const Extent& e) {
 // Of all threads together that exchange what one reduction found: shuffles, then a barrier and shared memory.
 double exchange_instructions(const Region& region, const Schedule& s, const Extent& e, const Reduction& r) {
   const Warps warps = warps_of(s);
-  const double each = instructions_to_combine(region, r) + static_cast<double>(r.component_dtypes().size());
-  double count = std::log2(warps.in_warp) * each;
+  const auto components = static_cast<double>(r.component_dtypes().size());
+  const int align = instructions_to_align(region, r);  // before components are added one by one
+  const double each = components + (align > 0 ? components : instructions_to_combine(region, r));
+  double count = std::log2(warps.in_warp) * each + align;
   for (const int parts : {warps.count, s.cluster}) {
-    if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each;
+    if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each + align;
   }
   const double lanes = s.lanes_reduced ? 1 : s.vector;
   return count * lanes * static_cast<double>(region.teams() * e.blocks * s.cluster) * threads_of(s);
@@ -114,9 +116,11 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     }
     for (const Reduction& r : region.reductions) {
       if (r.phase != static_cast<int>(phase)) continue;
-      work.instructions +=
-          elements * (element_instructions(region, r) + instructions_to_combine(region, r) / folded +
-                      part * kMaskInstructions);
+      if (r.scope != Scope::threads)
+        work.instructions +=
+            elements * (element_instructions(region, r) + instructions_to_combine(region, r) / folded +
+                        part * kMaskInstructions);
+      if (!r.exchanges()) continue;
       work.exchanging += exchange_instructions(region, s, e, r);
       work.exchanges = true;
     }

@@ -111,7 +111,9 @@ std::vector<ExprId> loads_once(const Region& region) {
 
 int exchanges_of(const Region& region) {
   std::set<int> phases;
-  for (const Reduction& r : region.reductions) phases.insert(r.phase);
+  for (const Reduction& r : region.reductions) {
+    if (r.exchanges()) phases.insert(r.phase);
+  }
   return static_cast<int>(phases.size());
 }
 
@@ -207,6 +209,12 @@ std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep ke
 
 int live_registers(const Region& region) {
   const int phases = region.phases();
+  if (phases == 1) {
+    int loaded = 0;
+    for (const Expr& e : region.exprs)
+      loaded += e.kind == Expr::Kind::load && e.varies ? std::max(1, size_of(e.dtype) / 4) : 0;
+    return loaded;
+  }
   // By expression: the phase that computes it and the last one that takes it from before.
   std::vector<int> computed(region.exprs.size(), phases), taken(region.exprs.size(), 0);
   for (int phase = 0; phase < phases; ++phase) {
@@ -241,6 +249,7 @@ std::optional<Region> resident_form(const Region& region, bool sums_of_exponenti
   Region r = region;
   bool changed = sums_of_exponentials && max_sumexp_as_sums(r);
   if (changed) put_in_order(r);
+  if (changed && exchange_once(r)) put_in_order(r);
   while (moments_as_sums(r)) {
     put_in_order(r);
     changed = true;

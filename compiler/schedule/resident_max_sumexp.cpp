@@ -1,45 +1,14 @@
-// max_sumexp of a domain that stays in registers: its maximum, then sums of the exponentials that are there anyway, or that
-// take the place of those of the state. Merging states takes two exponentials for each.
+// max_sumexp of a domain that stays in registers and needs its exponentials again: its maximum, then sums of the exponentials that
+// are there anyway.
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "compiler/schedule/appender.h"
 #include "compiler/schedule/resident.h"
 
 namespace bz::compiler {
-namespace {
-
-// Where no exponential is needed again: the sum of exp(x - p), with p = 0 where the maximum m is -inf, else m. That is never above
-// 1, which makes the exponential cheap, and NaN for +inf - +inf: the sum is +inf then, as that of the state.
-bool sum_again(Region& r, int reduction) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
-  const Reduction state = r.reductions[static_cast<std::size_t>(reduction)];
-  std::vector<ExprId> sums;
-  ExprId m = -1;
-  for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
-    const Expr& e = r.exprs[static_cast<std::size_t>(id)];
-    if (e.kind != Expr::Kind::reduce || e.reduction != reduction) continue;
-    if (e.component == 0) m = id;
-    if (e.component == 1) sums.push_back(id);
-  }
-  if (m < 0 || sums.empty()) return false;
-  Appender a(r, r.exprs[static_cast<std::size_t>(sums[0])].node, state.dtype);
-  const ExprId p = a.map(ScalarOp::select, {a.test(ScalarOp::eq, {m, a.constant(-kInf)}), a.constant(0), m});
-  const ExprId s = a.sum(a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {state.operands[0], p})}));
-  const ExprId infinite = a.test(ScalarOp::eq, {m, a.constant(kInf)}), infinity = a.constant(kInf);
-  for (const ExprId id : sums) {
-    Expr& e = r.exprs[static_cast<std::size_t>(id)];
-    e.kind = Expr::Kind::map;
-    e.op = ScalarOp::select;
-    e.operands = {infinite, infinity, s};
-    e.reduction = -1;
-    e.component = 0;
-  }
-  r.reductions[static_cast<std::size_t>(reduction)].monoid = Monoid::max;
-  return true;
-}
-
-}  // namespace
 
 bool max_sumexp_as_sums(Region& r) {
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
@@ -68,7 +37,6 @@ bool max_sumexp_as_sums(Region& r) {
            is_component(difference.operands[1], reduction, 0);
   };
   bool changed = false;
-  const int phases = r.phases();
   const int reductions = static_cast<int>(r.reductions.size());
   for (int k = 0; k < reductions; ++k) {
     const Reduction state = r.reductions[static_cast<std::size_t>(k)];
@@ -97,11 +65,7 @@ bool max_sumexp_as_sums(Region& r) {
       }
     }
     for (const Root& root : r.roots) only_scaled = only_scaled && !is_sum(root.expr);
-    if (exponential < 0 && own_exponential < 0) {
-      // Another exchange between threads is not worth it where there are several already: log_softmax keeps its state.
-      changed |= phases == 1 && state.operands.size() == 1 && sum_again(r, k);
-      continue;
-    }
+    if (exponential < 0 && own_exponential < 0) continue;
     if (own_exponential >= 0) {
       exponential = own_exponential;
       sums.clear();
@@ -129,6 +93,92 @@ bool max_sumexp_as_sums(Region& r) {
     }
     r.reductions[static_cast<std::size_t>(k)].monoid = Monoid::max;
     r.reductions[static_cast<std::size_t>(k)].operands.resize(1);
+    changed = true;
+  }
+  return changed;
+}
+
+namespace {
+
+// m = max x, s = sum e and e = exp(x - m), which more than the sum needs.
+struct Softmax {
+  ExprId m, s, e;
+};
+
+std::optional<Softmax> find_softmax(const Region& r, int maximum) {
+  const auto at = [&](ExprId id) -> const Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
+  const Reduction& max = r.reductions[static_cast<std::size_t>(maximum)];
+  if (max.monoid != Monoid::max || max.scope != Scope::domain || max.merge || !max.where.empty())
+    return std::nullopt;
+  Softmax found{-1, -1, -1};
+  for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
+    const Expr& e = at(id);
+    if (e.kind == Expr::Kind::reduce && e.reduction == maximum) found.m = id;
+    if (found.e >= 0 && e.kind == Expr::Kind::reduce) {
+      const Reduction& sum = r.reductions[static_cast<std::size_t>(e.reduction)];
+      if (sum.monoid == Monoid::sum && sum.operands[0] == found.e && sum.where.empty()) found.s = id;
+    }
+    if (found.m < 0 || e.kind != Expr::Kind::map || e.op != ScalarOp::exp) continue;
+    const Expr& difference = at(e.operands[0]);
+    if (difference.kind == Expr::Kind::map && difference.op == ScalarOp::sub &&
+        difference.operands == std::vector<ExprId>{max.operands[0], found.m})
+      found.e = id;
+  }
+  if (found.s < 0) return std::nullopt;
+  const bool again =
+      std::any_of(r.exprs.begin(), r.exprs.end(),
+                  [&](const Expr& e) {
+                    return std::find(e.operands.begin(), e.operands.end(), found.e) != e.operands.end();
+                  }) ||
+      std::any_of(r.roots.begin(), r.roots.end(), [&](const Root& root) { return root.expr == found.e; });
+  return again ? std::optional(found) : std::nullopt;
+}
+
+}  // namespace
+
+// exp(x - m) = exp(x - own) exp(own - m). A quotient e / s becomes a product with exp(own - m) / s, which has one value a thread:
+// its error is far below the rounding to 16 bits.
+bool exchange_once(Region& r) {
+  const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
+  const bool narrow = std::all_of(r.roots.begin(), r.roots.end(), [](const Root& root) {
+    return !root.varies || root.stored == DType::bf16 || root.stored == DType::f16;
+  });
+  if (!narrow) return false;
+  bool changed = false;
+  const int reductions = static_cast<int>(r.reductions.size());
+  for (int k = 0; k < reductions; ++k) {
+    const std::optional<Softmax> found = find_softmax(r, k);
+    if (!found) continue;
+    const auto size = static_cast<ExprId>(r.exprs.size());
+    const ExprId x = r.reductions[static_cast<std::size_t>(k)].operands[0];
+    const DType t = at(found->m).dtype;
+    Appender a(r, at(found->m).node, t);
+    const ExprId own =
+        a.reduce({.monoid = Monoid::max, .dtype = t, .operands = {x}, .scope = Scope::thread});
+    // A thread may have nothing but -inf where others do not.
+    const ExprId none = a.constant(-std::numeric_limits<double>::infinity());
+    const ExprId pivot = a.map(ScalarOp::select, {a.test(ScalarOp::eq, {own, none}), a.constant(0), own});
+    const ExprId e = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {x, pivot})});
+    const ExprId sum =
+        a.reduce({.monoid = Monoid::sum, .dtype = t, .operands = {e}, .scope = Scope::thread});
+    const ExprId m = a.reduce({.monoid = Monoid::max_sumexp,
+                               .dtype = t,
+                               .merge = true,
+                               .operands = {own, sum},
+                               .scope = Scope::threads});
+    at(found->s).reduction = at(found->m).reduction = at(m).reduction;
+    at(found->s).component = 1;
+    const ExprId factor = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {own, found->m})});
+    for (ExprId id = 0; id < size; ++id) {
+      if (at(id).kind != Expr::Kind::map || at(id).op != ScalarOp::div || at(id).operands[0] != found->e ||
+          at(at(id).operands[1]).varies)
+        continue;
+      const ExprId scale = a.map(ScalarOp::div, {factor, at(id).operands[1]});
+      at(id).op = ScalarOp::mul;
+      at(id).operands = {e, scale};
+    }
+    at(found->e).op = ScalarOp::mul;
+    at(found->e).operands = {e, factor};
     changed = true;
   }
   return changed;

@@ -17,6 +17,13 @@ bool is_heavy(const Region& region) {
   return instructions_of(region) > kInstructions * moved * elements;
 }
 
+// Whether exponentials are needed after the first phase too, as for softmax and not for log_softmax.
+bool takes_exponentials_again(const Region& region) {
+  return std::any_of(region.exprs.begin(), region.exprs.end(), [](const Expr& e) {
+    return e.kind == Expr::Kind::map && e.op == ScalarOp::exp && e.varies && e.phase > 0;
+  });
+}
+
 // Rows: threads along the reduced variable. Threads for 8 to 128 elements each, blocks of at least 128 (64 where a row is kept); the
 // model tells them apart. First those with few elements a thread, kept in registers, without clusters.
 class RowCandidates {
@@ -29,7 +36,8 @@ class RowCandidates {
         size_(region.domain_size()),
         exchanges_(exchanges),
         to_combine_(to_combine),
-        heavy_(is_heavy(region)) {
+        heavy_(is_heavy(region)),
+        exponentials_again_(takes_exponentials_again(region)) {
     const std::int64_t inner = region.reduced.back().extent;
     first_.lanes_reduced = true;
     first_.vector = full;
@@ -52,6 +60,8 @@ class RowCandidates {
         add_kept(Keep::registers, 1, /*parameters_shared=*/true);
       add_copied_in_place();
       if (size_ >= kOfCluster) prefer_small_blocks();
+      add_exponentials_of_long_rows();
+      add_mostly_spilled();
       // Shared memory holds more, and takes the forms of few phases with it.
       if (out_.empty()) add_kept(Keep::shared);
     }
@@ -115,7 +125,6 @@ class RowCandidates {
         continue;
       }
       const int preferred = std::clamp(kept_threads(cluster), 1, kMostThreads);
-      if (keep == Keep::registers && prefetch == 0 && preferred == kWarp / 2) add_warp(s);
       for (const auto& [times, by] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {8, 1}, {1, 4}}) {
         const int threads = preferred * times / by;
         const Range range = kept_range(s, threads);
@@ -125,17 +134,6 @@ class RowCandidates {
         if (prefetch == 0 && threads >= kLeastThreads) add_spilled(s, threads, kChunk);
       }
     }
-  }
-
-  // Of 16-bit rows with exponentials that two of them would share, a warp each, one vector at a time: softmax
-  // of 1024 f16 took 0.499 ms so and 0.509 otherwise, but of 1000 bf16 0.56 and 0.55, and log_softmax of 1024
-  // 0.53 and 0.50 (H200, 2026-11).
-  void add_warp(Schedule s) {
-    const bool stores =
-        std::any_of(region_.roots.begin(), region_.roots.end(), [](const Root& r) { return r.varies; });
-    if (!narrow() || !heavy_ || !stores || exchanges_ < 2 || size_ % s.vector != 0) return;
-    s.threads_reduced = kWarp;
-    out_.push_back(s);
   }
 
   // Of long rows several small blocks hide each other's waiting better than a large one: log_softmax of 65536
@@ -150,7 +148,7 @@ class RowCandidates {
   // (softmax 0.59 and 0.53).
   void prefer_small_blocks() {
     const bool aligned = size_ % first_.vector == 0;
-    const bool one_pass = heavy_ && exchanges_ == 1;
+    const bool one_pass = heavy_ && !exponentials_again_;
     const int preferred = (narrow() ? 1 : one_pass ? 4 : 2) * kLeastThreads;
     const auto rank = [&](const Schedule& s) {
       if (s.prefetch > 0 && s.spill > 0) return std::pair(-2, 0);
@@ -186,12 +184,61 @@ class RowCandidates {
   // 32 bits: then a vector more stays in registers where rows are not aligned (softmax of 65535 took 0.73 ms
   // so, 0.80 otherwise; log_softmax 0.65 and 0.59).
   void spill_all_but(Schedule s, std::int64_t elements, int threads, int chunk) {
-    const bool widens = narrow() && heavy_ && exchanges_ > 1;
+    const bool widens = narrow() && exponentials_again_;
     const std::int64_t vectors = widens ? ceil_div(each(threads, s.cluster), s.vector)
                                         : extent_of(region_, with_threads(s, threads)).vectors;
     const std::int64_t together = std::max(1, chunk / s.vector);
     s.spill = static_cast<int>(ceil_div(vectors - elements / s.vector, together) * together);
     if (s.spill < vectors && s.spill <= kMostSpill) add(s, threads, chunk);
+  }
+
+  // Of 16 bits: blocks as small as a cluster of 16 allows with 128 elements a thread, and no more of them than leave it 64. In registers
+  // stay 32 of more than 64 elements, 48 of so many where many blocks share a row; the rest in shared memory, where it takes half the
+  // room. Shares of the copy speed, before and so: softmax of 16384 bf16 91 and 101 %, of 65536 83 and 96, of 262144 77 and 84, of
+  // 2^20 52 and 74; log_softmax 98 and 101, 95 and 98, 87 and 90, 68 and 83. Rows that are not aligned have masks beside their
+  // elements, so that fewer blocks share one: softmax of 30522 70 and 90 %, log_softmax by one block 90 and 95 (H200, 2026-11).
+  void add_exponentials_of_long_rows() {
+    if (!narrow() || !heavy_ || size_ < kOfCluster || most_cluster_ == 1) return;
+    const bool aligned = size_ % first_.vector == 0;
+    const std::int64_t most = aligned ? 64 : 128;
+    Schedule s = first_;
+    s.keep = Keep::registers;
+    int threads = kLeastThreads;
+    while (threads < 512 && each(threads, most_cluster_) > 128) threads *= 2;
+    while (s.cluster < most_cluster_ && each(threads, s.cluster) > most) s.cluster *= 2;
+    if (!aligned && !exponentials_again_ && each(2 * threads, 1) <= 128) {
+      threads *= 2;
+      s.cluster = first_.cluster;
+    }
+    const bool all = aligned && each(threads, s.cluster) <= 64;
+    const std::int64_t registers = !aligned ? (exponentials_again_ ? 80 : 64) : !all ? 32 : s.cluster > 2 ? 48 : 64;
+    if (each(threads, s.cluster) <= registers) {
+      add(s, threads, 16);
+    } else {
+      spill_all_but(s, registers, threads, 16);
+    }
+    std::rotate(out_.begin(), out_.end() - 1, out_.end());
+  }
+
+  // With little to compute large blocks that have most of a row in shared memory, and as few of them as hold it: of the copy speed,
+  // before and so, rms_norm of 30522 bf16 85 and 91 %, of 65535 83 and 89, of 65536 94 and 97, of 262144 89 and 91; layer_norm of 65536
+  // f32 91 and 93, rms_norm of 262144 91 and 93 by blocks of 256 (H200, 2026-11).
+  void add_mostly_spilled() {
+    if (heavy_ || size_ <= kOfCluster || size_ >= 4 * kVeryLong) return;
+    const bool once = exchanges_ == 1, long_row = size_ >= kVeryLong;
+    if (narrow() ? !once : once != long_row) return;
+    Schedule s = first_;
+    s.keep = Keep::registers;
+    const int threads = !narrow() && long_row ? 256 : 512;
+    while (s.cluster < most_cluster_ && each(threads, s.cluster) > 128) s.cluster *= 2;
+    const std::int64_t registers = !narrow() ? 80 : size_ % first_.vector == 0 ? 32 : 24;
+    // f32 has several such blocks a multiprocessor, or is better off otherwise.
+    const bool fits = each(threads, s.cluster) <= 128 && (narrow() || s.cluster <= 8);
+    if (!fits || (!narrow() && each(threads, s.cluster) < 128)) return;
+    if (each(threads, s.cluster) <= registers) return;
+    const std::size_t before = out_.size();
+    spill_all_but(s, registers, threads, 16);
+    if (out_.size() > before) std::rotate(out_.begin(), out_.end() - 1, out_.end());
   }
 
   static Schedule with_threads(Schedule s, int threads) {
@@ -264,29 +311,54 @@ class RowCandidates {
     }
     // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
     constexpr std::int64_t kFewChunks = 16;
+    const bool running = std::any_of(region_.reductions.begin(), region_.reductions.end(),
+                                     [](const Reduction& r) { return info(r.monoid).running != nullptr; });
+    if (running) return add_running(s);
     const int few = size_ <= kShort ? 4 : 8;
-    // More threads exchange more and mask more, for which 16-bit elements leave no time: logsumexp of 16384 took 0.324 ms by 32
-    // threads, 0.337 by 128. Few rows need more threads, with more loads of each: 2048 x 262144 0.332 ms (H200, 2026-11).
-    const bool many = region_.domains() * region_.teams() * kWarp >= target_.multiprocessors * 1024;
-    const int most = !narrow() ? 512 : many ? kWarp : 256;
-    const int chunk = narrow() && !many ? 2 * kChunk : kChunk;
+    const int most = narrow() ? 256 : 512;
     const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, most);
     for (const auto& [times, by] : {std::pair{1, 1}, {1, 4}, {1, 2}, {2, 1}, {4, 1}}) {
       const int threads = preferred * times / by;
       if (threads < few || threads > kMostThreads) continue;
       if (threads != preferred && each(threads, s.cluster) < kLeast) continue;
-      const bool partly = size_ % (static_cast<std::int64_t>(threads) * chunk) != 0;
-      if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * chunk) add(s, threads, chunk / 2);
-      add(s, threads, chunk);
+      const bool partly = size_ % (static_cast<std::int64_t>(threads) * kChunk) != 0;
+      if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * kChunk) add(s, threads, kChunk / 2);
+      add(s, threads, kChunk);
     }
-    // Rows that are not aligned by as many rows as a block has warps for: logsumexp of 65535 bf16 took 0.312 ms by blocks of 16 rows and
-    // 0.341 by blocks of 4 (H200, 2026-11).
-    if (narrow() && many && preferred == kWarp && size_ % first_.vector != 0) {
-      Schedule blocks = first_;
-      blocks.threads_reduced = kWarp;
-      blocks.threads_kept = kMostThreads / 2 / kWarp;
-      blocks.unroll = chunk / blocks.vector;
-      out_.insert(out_.begin(), blocks);
+    // Of short rows that are not aligned all vectors would be masked.
+    if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
+      s.vector = 1;
+      for (const int threads : {1, 2, 4, 8}) add(s, threads, kMostUnroll);
+    }
+  }
+
+  // Exponentials in one pass, with little to do at the end of a thread's part. Elements of 16 bits leave no time for more threads than
+  // keep enough bytes on their way: shares of the copy speed by 512 elements a thread and by 256, logsumexp of 4096 bf16 95 and 95 %, of
+  // 16384 96 and 92; of 65536 99 by 128 threads and 93 by 32; of 262144 96 by 256; of 30522 90 by 32 and 83 by 64. Of f32 16 elements a
+  // thread as long as there are threads: of 256 108 and 105 %, of 4096 108 by 256 threads and 105 by 16 (H200, 2026-11).
+  void add_running(Schedule s) {
+    constexpr int kShort = 256, kOfThread = 512;
+    const int few = size_ <= kShort ? 2 : 4;
+    const int most = narrow() && size_ < 4 * kVeryLong ? 256 : 512;
+    const int each_of = narrow() ? kOfThread : 16;
+    const int preferred = std::clamp(power_at_most(size_ / each_of), few, most);
+    const int chunk = narrow() ? (size_ <= kShort ? 128 : 32) : (size_ > each_of * most ? 32 : 16);
+    // A short row that is not aligned as a whole: no vector is there that it does not need.
+    if (size_ < kShort && size_ % s.vector != 0) {
+      Schedule whole = s;
+      whole.keep = Keep::registers;
+      add(whole, std::max(1, power_at_most(size_ / kLeast / 2)), 16);
+    }
+    // Two blocks share a row where few rows fill the last wave badly.
+    if (narrow() && size_ >= kVeryLong && size_ < 4 * kVeryLong && most_cluster_ > 1) {
+      Schedule shared = s;
+      shared.cluster = std::max(2, s.cluster);
+      add(shared, preferred / 2, chunk);
+    }
+    for (const auto& [times, by] : {std::pair{1, 1}, {1, 2}, {2, 1}, {4, 1}}) {
+      const int threads = preferred * times / by;
+      if (threads < few || threads > kMostThreads) continue;
+      if (threads == preferred || each(threads, s.cluster) >= kLeast) add(s, threads, chunk);
     }
     // Of short rows that are not aligned all vectors would be masked.
     if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
@@ -301,6 +373,7 @@ class RowCandidates {
   int exchanges_;
   int to_combine_;
   bool heavy_;  // there is more to compute than goes on while elements are moved
+  bool exponentials_again_;
   Schedule first_;
   int most_cluster_ = 1;
   std::vector<Schedule> out_;

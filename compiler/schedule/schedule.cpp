@@ -60,6 +60,7 @@ std::int64_t partial_bytes(const Region& region, const Schedule& s) {
   for (const int parts : {warps_of(s).count, s.cluster}) {
     if (parts == 1) continue;
     for (const Reduction& r : region.reductions) {
+      if (!r.exchanges()) continue;
       for (const DType t : r.component_dtypes())
         bytes +=
             ceil_div(places * parts * each * size_of(parts == s.cluster ? message_dtype(t) : t), 16) * 16;
@@ -343,7 +344,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     if (std::optional<std::string> why = refuse_spill(region, s, e, target)) return why;
   }
   if (s.keep == Keep::nothing) return std::nullopt;
-  if (region.phases() == 1) return "there is one phase, nothing to keep";
+  if (region.phases() == 1 && (s.keep != Keep::registers || region.reductions.empty()))
+    return "there is one phase, nothing to keep";
   if (s.keep == Keep::registers) {
     const std::int64_t budget = std::min(255, target.registers_per_block / threads) - working_registers(s);
     const int live = live_registers(region);

@@ -119,7 +119,7 @@ bool alternates(const Region& region, const Schedule& s);
 // In the shared memory of each block of a cluster that shares domains: one for each exchange, and each of its places.
 std::int64_t mailboxes_of(const Region& region, const Schedule& s);
 // Registers that an element of the domain takes between two phases when a thread keeps all that it has computed and
-// needs again: the most over all phases.
+// needs again: the most over all phases. Of one phase alone: what it loads, which is taken in at once.
 int live_registers(const Region& region);
 // What a phase computes first: what it reduces and stores.
 std::vector<ExprId> targets_of(const Region& region, int phase);
