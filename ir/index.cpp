@@ -194,6 +194,17 @@ Index mod(const Index& a, std::int64_t c) {
   return term({std::move(atom), 1});
 }
 
+Index with_remainders(Index e) {
+  const std::vector<Index::Term> terms = e.terms();
+  for (const Index::Term& t : terms) {
+    if (t.atom->kind != Index::Atom::Kind::div || t.coef % t.atom->divisor != 0) continue;
+    const Index &a = t.atom->argument, quotient = floordiv(a, t.atom->divisor);
+    const Index other = e - quotient * t.coef + (a - mod(a, t.atom->divisor)) * (t.coef / t.atom->divisor);
+    if (other.hi() - other.lo() < e.hi() - e.lo()) e = other;
+  }
+  return e;
+}
+
 std::strong_ordering operator<=>(const Index& a, const Index& b) {
   if (auto c = a.terms_.size() <=> b.terms_.size(); c != 0) return c;
   for (std::size_t i = 0; i < a.terms_.size(); ++i) {

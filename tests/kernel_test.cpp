@@ -107,6 +107,23 @@ TEST_CASE("kernel: all threads of a block start, wait for the start and receive"
   CHECK(problems({.bytes = 0}) == Problems{"kernel exchange: messages of 0 bytes"});
 }
 
+TEST_CASE("kernel: terms of a sum are floating and of one type") {
+  const auto errors = [](DType term, DType sum, int width) {
+    Kernel k;
+    k.name = "terms";
+    k.vars = {"lane"};
+    k.values = {{term, width}, {sum, 1}};
+    k.body.push_back({Const{0, Scalar::of(term, 1)}});
+    k.body.push_back({SumOfTerms{1, {0, 0}}});
+    return verify(k);
+  };
+  CHECK(errors(DType::f32, DType::f32, 1).empty());
+  CHECK(errors(DType::f64, DType::f64, 1).empty());
+  CHECK(errors(DType::f32, DType::f64, 1) ==
+        std::vector<std::string>(2, "kernel terms: v0 is f32, a term of f64"));
+  CHECK(errors(DType::i32, DType::i32, 1) == std::vector<std::string>{"kernel terms: v1 of exp is i32"});
+}
+
 TEST_CASE("kernel: messages are printed with their mailboxes") {
   CHECK(print(kernel_of({})) == R"(kernel exchange()  grid 4, cluster 2, block 32, shared 32 bytes
   shared parts: f32[2]

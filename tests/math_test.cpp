@@ -141,6 +141,31 @@ void add_exp_nonpositive(llvm::Module& m, const std::string& name, bz::emit::Exp
   add_loop(m, name, f, false);
 }
 
+constexpr const char* kTerm = "term";
+constexpr const char* kTermOfDifference = "term_of_difference";
+
+// A sum of one term: exp(x), and exp(x - pivot) with few terms, x being of 16 bits.
+void add_sums_of_terms(llvm::Module& m) {
+  llvm::Type* type = llvm::Type::getFloatTy(m.getContext());
+  const auto add = [&](const char* name, llvm::ArrayRef<llvm::Type*> types, auto&& sum) {
+    auto* f = llvm::Function::Create(llvm::FunctionType::get(type, types, false),
+                                     llvm::GlobalValue::InternalLinkage, std::string(name) + ".f32", m);
+    llvm::IRBuilder<> b(llvm::BasicBlock::Create(m.getContext(), "entry", f));
+    b.CreateRet(sum(b, f));
+    add_loop(m, name, f, false);
+  };
+  add(kTerm, {type}, [](llvm::IRBuilder<>& b, llvm::Function* f) {
+    return bz::emit::sum_of_terms(b, f->getArg(0), bz::emit::ExpTerms::many);
+  });
+  add(kTermOfDifference, {type, type}, [](llvm::IRBuilder<>& b, llvm::Function* f) {
+    const auto elements = [&](llvm::Value* floor) -> bz::emit::Elements {
+      if (floor == nullptr) return {f->getArg(0)};
+      return {b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, f->getArg(0), floor)};
+    };
+    return bz::emit::sum_of_terms(b, f->getArg(1), elements, bz::emit::ExpTerms::few);
+  });
+}
+
 std::string divide_name(std::size_t i) { return fmt::format("divide_{}", i); }
 
 std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
@@ -151,6 +176,7 @@ std::unique_ptr<llvm::Module> loops_module(llvm::LLVMContext& c) {
   add_exp_nonpositive(*m, kExpInList, bz::emit::ExpTerms::many, {-1, -40, -86.9});
   add_exp_nonpositive(*m, kExpFewTerms, bz::emit::ExpTerms::few, {});
   add_exp_nonpositive(*m, kExpFewTermsInList, bz::emit::ExpTerms::few, {-1, -40, -86.9});
+  add_sums_of_terms(*m);
   for (ScalarOp op : math_ops())
     for (bool f64 : {false, true})
       add_loop(*m, loop_name(op, f64), bz::emit::math_function(*m, op, f64), f64);
@@ -489,6 +515,57 @@ TEST_CASE("exp of what is never above 0 is accurate down to the smallest subnorm
     worst = std::max(worst, std::abs(y[i] - exact) / std::ldexp(1.0, std::max(exponent - 24, -149)));
   }
   CHECK(worst < bound);
+}
+
+// In units in the last place, for each power of two that exp(x) is below 1.
+double error_of_term(float got, double x) {
+  const double exact = std::exp(x);
+  int exponent = 0;
+  std::frexp(exact, &exponent);
+  return std::abs(got - exact) / std::ldexp(1.0, exponent - 24) - 0.032 * std::max(0, -exponent);
+}
+
+TEST_CASE("terms of a sum are accurate where they count") {
+  std::vector<float> x;
+  for (float v = 4; v > -87; v -= 1.0F / 1024) x.push_back(v);
+  const std::size_t counted = x.size();
+  for (const double v : {-87.5, -1000.0, -kInf, kNan}) x.push_back(static_cast<float>(v));
+  const std::vector<float> y = HostMath::get().run(kTerm, x, {});
+  double worst = 0;
+  for (std::size_t i = 0; i < counted; ++i) worst = std::max(worst, error_of_term(y[i], x[i]));
+  CHECK(worst < 1.2);
+  for (std::size_t i = counted; i + 1 < x.size(); ++i) CHECK((y[i] >= 0 && y[i] < 2e-38F));
+  CHECK(std::isnan(y.back()));
+}
+
+TEST_CASE("terms that are differences of 16-bit elements and a pivot are accurate where they count") {
+  std::vector<float> x, pivots;
+  for (const double pivot :
+       {0.0, 0.3, -0.3, 1.0, -7.5, 88.0, -100.0, 1000.0, -1024.0, 4096.0, -4095.0, 5000.0, 1e6, -3e38}) {
+    for (double d = 4; d > -200; d -= 1.0 / 16) {
+      x.push_back(static_cast<float>(bz::round_to(bz::DType::bf16, pivot + d)));
+      pivots.push_back(static_cast<float>(pivot));
+    }
+    for (const double v : {-kInf, kNan}) {
+      x.push_back(static_cast<float>(v));
+      pivots.push_back(static_cast<float>(pivot));
+    }
+  }
+  const std::vector<float> y = HostMath::get().run(kTermOfDifference, x, pivots);
+  double worst = 0;
+  int far = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - pivots[i];
+    if (std::isnan(d)) {
+      CHECK(std::isnan(y[i]));
+    } else if (d < -40) {
+      far += y[i] >= 0 && y[i] <= 4.3e-18F ? 0 : 1;  // exp(-40)
+    } else if (d <= 4) {
+      worst = std::max(worst, error_of_term(y[i], d));
+    }
+  }
+  CHECK(far == 0);
+  CHECK(worst < 3.5);
 }
 
 TEST_CASE("division by a constant is division, bit by bit") {

@@ -21,18 +21,6 @@ bool divisible(const Index& e, std::int64_t n) {
                                               [&](const Index::Term& t) { return t.coef % n == 0; });
 }
 
-// The same with c d floor(e / d) as c e - c (e mod d), where e leaves the sum: its bounds are closer then.
-Index with_remainders(Index e) {
-  const std::vector<Index::Term> terms = e.terms();
-  for (const Index::Term& t : terms) {
-    if (t.atom->kind != Index::Atom::Kind::div || t.coef % t.atom->divisor != 0) continue;
-    const Index &a = t.atom->argument, quotient = floordiv(a, t.atom->divisor);
-    const Index other = e - quotient * t.coef + (a - mod(a, t.atom->divisor)) * (t.coef / t.atom->divisor);
-    if (other.hi() - other.lo() < e.hi() - e.lo()) e = other;
-  }
-  return e;
-}
-
 // The largest power of two that divides every value of the expression, at most `most`.
 std::int64_t common_power(const Index& e, std::int64_t most) {
   while (most > 1 && !divisible(e, most)) most /= 2;

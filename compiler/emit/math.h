@@ -37,7 +37,7 @@ llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::A
                                                    ExpTerms terms, llvm::Value* least = nullptr);
 
 // The sum of exp in f32 of some x, none above 4 (NaN stays NaN): terms of a sum that is at least 1 where any number is in it. A
-// term below -87 counts as exp(-87), and the others, with the errors above, err by another 0.016 ulp for each power of two that
+// term below -87 counts as exp(-87), and the others, with the errors above, err by another 0.032 ulp for each power of two that
 // they are below 1: what is summed has no use for more.
 llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, ExpTerms terms);
 // The same of exp(x - pivot) for x of 16 bits, with few instructions as long as the pivot is not huge: no difference is taken, and a

@@ -95,6 +95,7 @@ Handle KernelBuilder::index(const Index& e) {
 }
 
 Handle KernelBuilder::inside(std::vector<IndexBound> bounds) {
+  for (IndexBound& b : bounds) b.e = with_remainders(b.e);
   std::erase_if(bounds, [](const IndexBound& b) { return b.always(); });
   if (bounds.empty()) return kNone;
   int w = 1;

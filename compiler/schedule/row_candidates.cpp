@@ -74,6 +74,7 @@ class RowCandidates {
   static constexpr std::int64_t kLeast = 8, kPreferred = 64, kMostPreferred = 80;  // elements of a thread
   // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
   static constexpr std::int64_t kOfCluster = 16384, kVeryLong = 1 << 18;
+  static constexpr std::int64_t kMostSpilled = 128;  // elements of a thread
 
   bool narrow() const { return first_.vector > 4; }  // elements of 16 bits
 
@@ -200,13 +201,13 @@ class RowCandidates {
   void add_exponentials_of_long_rows() {
     if (!narrow() || !heavy_ || size_ < kOfCluster || most_cluster_ == 1) return;
     const bool aligned = size_ % first_.vector == 0;
-    const std::int64_t most = aligned ? 64 : 128;
+    const std::int64_t most = aligned ? 64 : kMostSpilled;
     Schedule s = first_;
     s.keep = Keep::registers;
     int threads = kLeastThreads;
-    while (threads < 512 && each(threads, most_cluster_) > 128) threads *= 2;
+    while (threads < 512 && each(threads, most_cluster_) > kMostSpilled) threads *= 2;
     while (s.cluster < most_cluster_ && each(threads, s.cluster) > most) s.cluster *= 2;
-    if (!aligned && !exponentials_again_ && each(2 * threads, 1) <= 128) {
+    if (!aligned && !exponentials_again_ && each(2 * threads, 1) <= kMostSpilled) {
       threads *= 2;
       s.cluster = first_.cluster;
     }
@@ -220,22 +221,29 @@ class RowCandidates {
     std::rotate(out_.begin(), out_.end() - 1, out_.end());
   }
 
-  // With little to compute large blocks that have most of a row in shared memory, and as few of them as hold it: of the copy speed,
-  // before and so, rms_norm of 30522 bf16 85 and 91 %, of 65535 83 and 89, of 65536 94 and 97, of 262144 89 and 91; layer_norm of 65536
-  // f32 91 and 93, rms_norm of 262144 91 and 93 by blocks of 256 (H200, 2026-11).
+  // With little to compute blocks that have most of a row in shared memory, and as few of them as hold it: of the copy speed, before and
+  // so, rms_norm of 30522 bf16 85 and 97 %, of 65535 83 and 94, of 65536 94 and 97, of 262144 89 and 91; layer_norm of 30522 bf16 75
+  // and 84, of 65536 f32 91 and 93; rms_norm of 262144 f32 91 and 93 (H200, 2026-11).
   void add_mostly_spilled() {
     if (heavy_ || size_ <= kOfCluster || size_ >= 4 * kVeryLong) return;
-    const bool once = exchanges_ == 1, long_row = size_ >= kVeryLong;
-    if (narrow() ? !once : once != long_row) return;
+    const bool once = exchanges_ == 1, long_row = size_ >= kVeryLong, aligned = size_ % first_.vector == 0;
+    int threads = 512;
+    std::int64_t registers = 80;
+    if (narrow() && once) {
+      registers = aligned ? 32 : 24;
+    } else if (narrow()) {
+      threads = 256;
+      registers = 48;
+      if (aligned || each(threads, 1) > kMostSpilled) return;
+    } else {
+      if (once) threads = 256;
+      // f32 that fills a block, or a cluster of 8.
+      if (once != long_row || size_ % (kMostSpilled * threads) != 0) return;
+    }
     Schedule s = first_;
     s.keep = Keep::registers;
-    const int threads = !narrow() && long_row ? 256 : 512;
-    while (s.cluster < most_cluster_ && each(threads, s.cluster) > 128) s.cluster *= 2;
-    const std::int64_t registers = !narrow() ? 80 : size_ % first_.vector == 0 ? 32 : 24;
-    // f32 has several such blocks a multiprocessor, or is better off otherwise.
-    const bool fits = each(threads, s.cluster) <= 128 && (narrow() || s.cluster <= 8);
-    if (!fits || (!narrow() && each(threads, s.cluster) < 128)) return;
-    if (each(threads, s.cluster) <= registers) return;
+    while (s.cluster < std::min(8, most_cluster_) && each(threads, s.cluster) > kMostSpilled) s.cluster *= 2;
+    if (each(threads, s.cluster) > kMostSpilled || each(threads, s.cluster) <= registers) return;
     const std::size_t before = out_.size();
     spill_all_but(s, registers, threads, 16);
     if (out_.size() > before) std::rotate(out_.begin(), out_.end() - 1, out_.end());

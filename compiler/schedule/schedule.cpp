@@ -169,11 +169,19 @@ static Index domain_start(const Region& region) {
   return start;
 }
 
+// Neighbouring threads begin together where a line of memory does, so that none is written in halves.
+static std::int64_t aligned_elements(const Schedule& s) {
+  constexpr int kVectorsOfLine = 8;
+  return std::int64_t{s.vector} * std::min(s.threads_reduced, kVectorsOfLine);
+}
+
 Index aligned_start(const Region& region, const Schedule& s) {
   if (!s.lanes_reduced || s.vector == 1 || region.reduced.size() != 1) return Index(0);
   const Index start = domain_start(region);
-  // start = vector * floor(start / vector) + shift
-  return start - floordiv(start, s.vector) * s.vector;
+  if (start - floordiv(start, s.vector) * s.vector == Index(0)) return Index(0);
+  // start = aligned * floor(start / aligned) + shift
+  const std::int64_t aligned = aligned_elements(s);
+  return start - floordiv(start, aligned) * aligned;
 }
 
 // Points of the outermost kept variable that blocks go over first.
@@ -206,7 +214,7 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
   e.per_group = vector * s.threads_reduced * s.cluster * s.unroll;
-  const std::int64_t reach = size + (e.shifted ? vector - 1 : 0);
+  const std::int64_t reach = size + (e.shifted ? aligned_elements(s) - 1 : 0);
   e.vectors = ceil_div(reach, e.per_group / s.unroll);
   e.groups = ceil_div(reach, e.per_group);
   // Each group has its place among those read ahead.

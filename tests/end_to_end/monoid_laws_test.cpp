@@ -2,6 +2,8 @@
 // f32.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "harness.h"
 #include "ir/monoid.h"
 
@@ -49,18 +51,41 @@ class Law {
   State lift(const std::vector<Scalar>& x, std::size_t begin, std::size_t end, bool masked = false,
              std::size_t first = 0) const {
     Evaluator e;
-    std::vector<Handles> chunk;
-    Handles valid;
-    if (masked) {
-      chunk.push_back(operands(e, Scalar::of(compute_dtype(t_), 3), 99));
-      valid.push_back(e.constant(Scalar::of_int(DType::boolean, 0)));
-    }
-    for (std::size_t k = begin; k < end; ++k) {
-      chunk.push_back(operands(e, x[k], first + k));
-      valid.push_back(masked ? e.constant(Scalar::of_int(DType::boolean, 1)) : -1);
-    }
-    return read(e, row_.lift(e, t_, chunk, valid));
+    const Chunk c = chunk(e, x, begin, end, masked, first);
+    return read(e, row_.lift(e, t_, c.elements, c.valid));
   }
+  // Chunks of `size`, each after an entry that is not valid when `masked`, into the running form.
+  State run(const std::vector<Scalar>& x, std::size_t size, bool masked) const {
+    Evaluator e;
+    Handles running = write(e, row_.running->start(t_));
+    for (std::size_t k = 0; k < x.size(); k += size) {
+      const Chunk c = chunk(e, x, k, std::min(x.size(), k + size), masked, 0);
+      running = row_.running->add(e, t_, running, c.elements, c.valid);
+    }
+    return read(e, row_.running->state(e, t_, running));
+  }
+  // States of chunks of `size`, brought to one scale and added.
+  State align(const std::vector<Scalar>& x, std::size_t size) const {
+    Evaluator e;
+    std::vector<Handles> states;
+    for (std::size_t k = 0; k < x.size(); k += size)
+      states.push_back(write(e, lift(x, k, std::min(x.size(), k + size))));
+    const DType t = compute_dtype(t_);
+    auto leader = states[0][0];
+    for (const Handles& s : states) leader = e.apply(row_.alignment->leader, std::array{leader, s[0]}, t);
+    Handles sum;
+    for (const Handles& s : states) {
+      const Handles aligned = row_.alignment->align(e, t_, s, leader);
+      if (sum.empty()) {
+        sum = aligned;
+        continue;
+      }
+      for (std::size_t c = 1; c < sum.size(); ++c)
+        sum[c] = e.apply(ScalarOp::add, std::array{sum[c], aligned[c]}, t);
+    }
+    return read(e, sum);
+  }
+  bool runs() const { return row_.running != nullptr && weights_ == 0; }
   // Chunks of `size` combined from the left.
   State fold(const std::vector<Scalar>& x, std::size_t size) const {
     State s = identity();
@@ -69,6 +94,23 @@ class Law {
   }
 
  private:
+  struct Chunk {
+    std::vector<Handles> elements;
+    Handles valid;
+  };
+  Chunk chunk(Evaluator& e, const std::vector<Scalar>& x, std::size_t begin, std::size_t end, bool masked,
+              std::size_t first) const {
+    Chunk c;
+    if (masked) {
+      c.elements.push_back(operands(e, Scalar::of(compute_dtype(t_), 3), 99));
+      c.valid.push_back(e.constant(Scalar::of_int(DType::boolean, 0)));
+    }
+    for (std::size_t k = begin; k < end; ++k) {
+      c.elements.push_back(operands(e, x[k], first + k));
+      c.valid.push_back(masked ? e.constant(Scalar::of_int(DType::boolean, 1)) : -1);
+    }
+    return c;
+  }
   Handles operands(Evaluator& e, const Scalar& x, std::size_t index) const {
     Handles h = {e.constant(x)};
     if (row_.inputs == 2)
@@ -294,6 +336,46 @@ TEST_CASE("monoids: any chunking gives the same state") {
       }
     }
   }
+}
+
+TEST_CASE("monoids: the running form and aligned states give the state of all elements") {
+  bool some_run = false, some_align = false;
+  for (const MonoidInfo& row : monoids()) {
+    for (const DType t : dtypes_of(row)) {
+      for (const Law& law : laws_of(row, t)) {
+        for (auto x : sequences(row, t)) {
+          // Once more with rising maxima: the pivot follows again and again.
+          for (const bool rising : {false, true}) {
+            if (rising && !is_float(t)) continue;
+            if (rising) {
+              for (std::size_t i = 0; i < x.size(); ++i)
+                x[i] = Scalar::of(x[i].dtype, round_to(t, x[i].f + static_cast<double>(i)));
+            }
+            const State whole = law.lift(x, 0, x.size());
+            for (const std::size_t size : {1, 2, 7, 100}) {
+              INFO(row.text << " of " << name(t) << ", chunks of " << size << ", to be " << text(whole));
+              if (law.runs()) {
+                some_run = true;
+                for (const bool masked : {false, true}) {
+                  const State state = law.run(x, size, masked);
+                  INFO("running " << text(state));
+                  CHECK(close(row, state, whole, magnitude(x)));
+                }
+              }
+              if (row.alignment == nullptr) continue;
+              some_align = true;
+              const State state = law.align(x, size);
+              INFO("aligned " << text(state));
+              CHECK(close(row, state, whole, magnitude(x)));
+            }
+          }
+        }
+        if (law.runs()) CHECK(same_bits(law.run({}, 1, false), law.identity()));
+      }
+    }
+  }
+  CHECK(some_run);
+  CHECK(some_align);
 }
 
 TEST_CASE("monoids: (-inf, 0) merged with (-inf, 0) is (-inf, 0)") {

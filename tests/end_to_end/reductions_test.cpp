@@ -227,6 +227,75 @@ TEST_CASE("extrema of 16-bit elements that are taken two at a time, with a speci
   }
 }
 
+// What a pivot that a thread follows has to come through: maxima that rise in each chunk or come last, chunks of nothing but -inf, pivots
+// too far out for 16-bit elements to be taken without a difference.
+HostTensor wandering_rows(DType t, std::int64_t width) {
+  HostTensor x{{t, {9, width}}};
+  const auto last = width - 1;
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double at = static_cast<double>(i), noise = static_cast<double>(i * 37 % 101) / 25;
+    const double rows[] = {at / 8,
+                           -at / 8,
+                           i == last ? 500.0 : noise,
+                           i < width / 2 ? -kInf : noise - 3,
+                           i % 3 == 0 ? -kInf : 6000 + noise * 8,
+                           -30000 - 64 * noise,
+                           i == width / 2 ? kInf : at,
+                           i == last ? kNan : noise,
+                           i == last ? -50000.0 : -kInf};
+    for (std::int64_t r = 0; r < 9; ++r) x.set(r * width + i, Scalar::of(t, round_to(t, rows[r])));
+  }
+  return x;
+}
+
+TEST_CASE("exponentials relative to a pivot that a thread follows") {
+  for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
+    for (const std::string_view statements :
+         {"%y = logsumexp %x {axes = [1]}", "%y = softmax %x {axes = [1]}",
+          "%y = log_softmax %x {axes = [1]}"}) {
+      for (const std::int64_t width : {2048, 2051}) {
+        const std::string vector = t == DType::f32 ? "4" : "8";
+        for (const std::string& rest :
+             {std::string("kept=2,reduced=16,unroll=2,keep=nothing"),
+              std::string("reduced=64,unroll=4,keep=nothing"),
+              std::string("reduced=32,unroll=2,cluster=2,keep=nothing"),
+              std::string("reduced=64,unroll=2,keep=registers"),
+              std::string("reduced=32,unroll=2,cluster=2,spill=2,keep=registers")}) {
+          const ir::Graph g = pipeline(statements, t, 9, width);
+          Options options;
+          options.schedule = fmt::format("lanes=reduced,vector={},{}", vector, rest);
+          if (!serves(g, options.schedule)) continue;
+          options.inputs["x"] = wandering_rows(t, width);
+          INFO(name(t) << ", " << statements << ", width " << width << ", " << options.schedule);
+          check(g, options);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("exponentials down columns, relative to pivots that lanes follow") {
+  for (const DType t : {DType::f32, DType::bf16}) {
+    const HostTensor rows = wandering_rows(t, 515);
+    HostTensor x{{t, {515, 9}}};
+    for (std::int64_t i = 0; i < 515; ++i) {
+      for (std::int64_t r = 0; r < 9; ++r) x.set(i * 9 + r, rows.get(r * 515 + i));
+    }
+    const ir::Graph g =
+        parse(fmt::format("graph p {{ %x = input {}[515, 9] %y = logsumexp %x {{axes = [0]}} "
+                          "%z = softmax %x {{axes = [0]}} output y = %y output z = %z }}",
+                          name(t)));
+    for (const std::string_view schedule :
+         {"lanes=kept,vector=1,kept=32,reduced=4,unroll=8", "lanes=kept,vector=1,kept=32,unroll=16"}) {
+      Options options;
+      options.schedule = schedule;
+      options.inputs["x"] = x;
+      INFO(name(t) << ", " << schedule);
+      check(g, options);
+    }
+  }
+}
+
 TEST_CASE("the order of threads and blocks does not change a bit") {
   for (const std::string_view statements : kPipelines) {
     const ir::Graph g = pipeline(statements, DType::f32, 5, 3000);
