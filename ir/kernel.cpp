@@ -242,10 +242,9 @@ class Verifier {
   }
   void inside(ArrayId a, const Index& at) {
     const Array& array = k_.arrays[static_cast<std::size_t>(a)];
-    if (at.lo() < 0 || at.hi() >= array.elements) {
-      fail(
-          fmt::format("{}[{}..{}] is outside its {} elements", array.name, at.lo(), at.hi(), array.elements));
-    }
+    const Index e = with_remainders(at);
+    if (e.lo() < 0 || e.hi() >= array.elements)
+      fail(fmt::format("{}[{}..{}] is outside its {} elements", array.name, e.lo(), e.hi(), array.elements));
   }
 
   void rank(const Index& r) {
