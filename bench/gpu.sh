@@ -42,6 +42,9 @@ log_softmax_rows --size R=300 --size D=20001 --schedule=lanes=reduced,vector=4,r
 hand_written_softmax --size R=300 --size D=6000 --schedule=lanes=reduced,vector=4,reduced=64,unroll=2,cluster=2,prefetch=1,spill=6,keep=registers
 tests/golden/unaligned_scales.braze --size R=100
 tests/golden/eviction.braze --size R=2048
+tests/golden/bf16_rows.braze --size R=100 --size D=30522
+tests/golden/bf16_rows.braze --size R=100 --size D=65536
+tests/golden/bf16_logsumexp.braze --size R=400 --size D=5003
 gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }

@@ -50,7 +50,7 @@ class Index {
   friend Index operator*(const Index& a, std::int64_t c);
   friend Index floordiv(const Index& a, std::int64_t c);  // c > 0
   friend Index mod(const Index& a, std::int64_t c);       // c > 0, result in [0, c)
-  // The same with c d floor(e / d) as c e - c (e mod d), where e leaves the sum: its bounds are closer then.
+  // Equal to e, with terms c d floor(a / d) written as c a - c (a mod d) wherever that brings the bounds closer.
   friend Index with_remainders(Index e);
   friend std::strong_ordering operator<=>(const Index& a, const Index& b);
   friend bool operator==(const Index& a, const Index& b) { return (a <=> b) == 0; }

@@ -400,6 +400,7 @@ class Verifier {
   void terms(const SumOfTerms& t) {
     const Value result = k_.values[static_cast<std::size_t>(t.result)];
     if (!is_float(result.dtype)) fail(fmt::format("v{} of exp is {}", t.result, bz::name(result.dtype)));
+    if (t.args.empty()) fail(fmt::format("v{} is a sum of nothing", t.result));
     for (const ValueId v : t.args) {
       if (use(v).dtype != result.dtype)
         fail(fmt::format("v{} is {}, a term of {}", v, bz::name(use(v).dtype), bz::name(result.dtype)));

@@ -77,8 +77,8 @@ struct Fold {  // a commutative op over all lanes of `value`, pairwise
   ScalarOp op;
   ValueId value;
 };
-// The sum of exp of all `args`, and where the result has width 1 of all their lanes. None is above ScalarBuilder::kHighestTerm, and
-// what could not change a sum of at least 1 may be any other number as small.
+// The sum of exp of all `args`, and where the result has width 1 of all their lanes. None is above ScalarBuilder::kHighestTerm, or the
+// result does not matter, and what could not change a sum of at least 1 may be any other number as small.
 struct SumOfTerms {
   ValueId result;
   std::vector<ValueId> args;

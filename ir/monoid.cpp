@@ -219,15 +219,13 @@ Handles max_sumexp_lift(ScalarBuilder& b, DType t, std::span<const Handles> chun
 }
 
 // Running: (m, s, p) with s = sum exp(x - p) for a pivot p that follows m only when it is left behind by more than kHighestTerm,
-// which is seldom. p is a finite number, or NaN as soon as an element is: below all numbers at first, and the largest of them
-// where m is +inf and s means nothing.
+// which is seldom. p is finite, so that x - p is no NaN for an infinite x, or NaN as soon as an element is: the least number at first, and
+// the largest where m is +inf and s means nothing.
 double largest(DType t) {
   return t == DType::f64 ? std::numeric_limits<double>::max()
                          : static_cast<double>(std::numeric_limits<float>::max());
 }
-std::vector<DType> max_sumexp_running_dtypes(DType t) {
-  return std::vector<DType>(3, compute_dtype(t));
-}
+std::vector<DType> max_sumexp_running_dtypes(DType t) { return std::vector<DType>(3, compute_dtype(t)); }
 std::vector<Scalar> max_sumexp_start(DType t) {
   t = compute_dtype(t);
   return {lowest(t), Scalar::of(t, 0), Scalar::of(t, -largest(t))};
@@ -237,8 +235,8 @@ Handles max_sumexp_add(ScalarBuilder& b, DType t, const Handles& running, std::s
   const Arith a{b, compute_dtype(t)};
   Handles x = masked_elements(a, chunk, valid);
   const Handle m = a.bin(ScalarOp::max, running[0], a.fold(ScalarOp::max, x));
-  const Handle near = a.test(ScalarOp::le, a.bin(ScalarOp::sub, m, running[2]),
-                             a.value(ScalarBuilder::kHighestTerm));
+  const Handle near =
+      a.test(ScalarOp::le, a.bin(ScalarOp::sub, m, running[2]), a.value(ScalarBuilder::kHighestTerm));
   const Handle left_behind = b.apply(ScalarOp::logical_not, std::array{near}, DType::boolean);
   const Handles scaled = b.replace_if(left_behind, std::array{running[1], running[2]}, a.t, [&] {
     const Handle pivot = a.bin(ScalarOp::min, m, a.value(largest(a.t)));

@@ -37,8 +37,8 @@ class ScalarBuilder {
   virtual Handle constant(const Scalar& value) = 0;
   // exp(x) where x is never above 0 (it may be NaN), which can be had for less; above 0 the result is anything.
   virtual Handle exp_nonpositive(Handle x, DType type) { return apply(ScalarOp::exp, {&x, 1}, type); }
-  // exp(x) for all elements of all `x`, added up: terms of a sum that is at least 1 where any number is in it, none of them above
-  // kHighestTerm. What is too small to change such a sum may be any other number as small.
+  // exp(x) for all elements of all `x`, added up: terms of a sum that is at least 1 where any number is in it. None is above
+  // kHighestTerm, or the sum does not matter. What is too small to change such a sum may be any other number as small.
   static constexpr int kHighestTerm = 4;
   virtual Handle sum_of_terms(std::span<const Handle> x, DType type);
   // Where the condition holds `other()`, else `values`, all of one type. What is called is computed only if it holds anywhere.

@@ -108,20 +108,24 @@ TEST_CASE("kernel: all threads of a block start, wait for the start and receive"
 }
 
 TEST_CASE("kernel: terms of a sum are floating and of one type") {
-  const auto errors = [](DType term, DType sum, int width) {
+  const auto errors = [](const Value& term, const Value& sum, std::vector<ValueId> terms) {
     Kernel k;
     k.name = "terms";
     k.vars = {"lane"};
-    k.values = {{term, width}, {sum, 1}};
-    k.body.push_back({Const{0, Scalar::of(term, 1)}});
-    k.body.push_back({SumOfTerms{1, {0, 0}}});
+    k.values = {term, sum};
+    k.body.push_back({Const{0, Scalar::of(term.dtype, 1)}});
+    k.body.push_back({SumOfTerms{1, std::move(terms)}});
     return verify(k);
   };
-  CHECK(errors(DType::f32, DType::f32, 1).empty());
-  CHECK(errors(DType::f64, DType::f64, 1).empty());
-  CHECK(errors(DType::f32, DType::f64, 1) ==
-        std::vector<std::string>(2, "kernel terms: v0 is f32, a term of f64"));
-  CHECK(errors(DType::i32, DType::i32, 1) == std::vector<std::string>{"kernel terms: v1 of exp is i32"});
+  using Errors = std::vector<std::string>;
+  CHECK(errors({DType::f32, 4}, {DType::f32, 1}, {0, 0}).empty());
+  CHECK(errors({DType::f64, 4}, {DType::f64, 4}, {0}).empty());
+  CHECK(errors({DType::f32, 1}, {DType::f64, 1}, {0, 0}) ==
+        Errors(2, "kernel terms: v0 is f32, a term of f64"));
+  CHECK(errors({DType::i32, 1}, {DType::i32, 1}, {0}) == Errors{"kernel terms: v1 of exp is i32"});
+  CHECK(errors({DType::f32, 2}, {DType::f32, 4}, {0}) ==
+        Errors{"kernel terms: v0 of width 2 in a result of width 4"});
+  CHECK(errors({DType::f32, 1}, {DType::f32, 1}, {}) == Errors{"kernel terms: v1 is a sum of nothing"});
 }
 
 TEST_CASE("kernel: messages are printed with their mailboxes") {

@@ -533,15 +533,15 @@ TEST_CASE("terms of a sum are accurate where they count") {
   const std::vector<float> y = HostMath::get().run(kTerm, x, {});
   double worst = 0;
   for (std::size_t i = 0; i < counted; ++i) worst = std::max(worst, error_of_term(y[i], x[i]));
-  CHECK(worst < 1.2);
+  CHECK(worst < 0.95);
   for (std::size_t i = counted; i + 1 < x.size(); ++i) CHECK((y[i] >= 0 && y[i] < 2e-38F));
   CHECK(std::isnan(y.back()));
 }
 
 TEST_CASE("terms that are differences of 16-bit elements and a pivot are accurate where they count") {
   std::vector<float> x, pivots;
-  for (const double pivot :
-       {0.0, 0.3, -0.3, 1.0, -7.5, 88.0, -100.0, 1000.0, -1024.0, 4096.0, -4095.0, 5000.0, 1e6, -3e38}) {
+  for (const double pivot : {0.0, 0.3, -0.3, 0.51, 1.0, 2.37, -7.5, 13.77, 88.0, -100.0, 333.25, 1000.0,
+                             -1024.0, 4096.0, -4095.0, 5000.0, 1e6, -3e38}) {
     for (double d = 4; d > -200; d -= 1.0 / 16) {
       x.push_back(static_cast<float>(bz::round_to(bz::DType::bf16, pivot + d)));
       pivots.push_back(static_cast<float>(pivot));
@@ -565,7 +565,7 @@ TEST_CASE("terms that are differences of 16-bit elements and a pivot are accurat
     }
   }
   CHECK(far == 0);
-  CHECK(worst < 3.5);
+  CHECK(worst < 3.8);
 }
 
 TEST_CASE("division by a constant is division, bit by bit") {

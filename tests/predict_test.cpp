@@ -112,6 +112,12 @@ TEST_CASE("predict: rows that registers and shared memory keep together") {
              0.544);
 }
 
+TEST_CASE("predict: moments alone are three sums where a block keeps the row") {
+  const Compilation c =
+      schedule("graph g { %x = input f32[65536, 4096] %y = var %x {axes = [1]} output %y }");
+  CHECK(c.kernels.at(0).choices.at(0).schedule.keep == compiler::Keep::registers);
+}
+
 TEST_CASE("predict: rows that no cluster keeps are read again") {
   const Compilation c = schedule(softmax(128, 1 << 21));
   CHECK(c.kernels.at(0).choices.at(0).schedule.keep == compiler::Keep::nothing);
@@ -120,9 +126,10 @@ TEST_CASE("predict: rows that no cluster keeps are read again") {
 }
 
 TEST_CASE("predict: what is listed can be forced by hand") {
-  // With an odd inner extent there are no vectors, and many elements to spill.
+  // With an odd inner extent there are no vectors, and many elements to spill; rows of millions are more than can be.
   for (const std::string& program :
        {std::string("graph g { %x = input f32[132, 1201, 2, 1001] %y = var %x {axes = [1, 3]} output %y }"),
+        std::string("graph g { %x = input bf16[512, 8388608] %y = softmax %x {axes = [1]} output %y }"),
         softmax(256, 1048576), log_softmax(682, 393216), softmax(8794, 30522)}) {
     for (const CompiledKernel& k : schedule(program).kernels) {
       for (const compiler::Choice& choice : k.choices) {

@@ -272,6 +272,7 @@ void KernelEmitter::emit(const Apply& s) {
   if (s.op == ScalarOp::select && narrow_.contains(s.args[1])) {
     narrow_.insert(s.result);
     const Pairs* x = pairs(s.args[1]);
+    // Unpacked at each use, as what is loaded (kernel_memory.cpp).
     if (x != nullptr && info(s.args[0]).width == 1 && info(s.args[2]).width == 1 && uses_[s.result] <= 1) {
       if (std::optional<Pairs> chosen = select(b_, lane(s.args[0], 0), *x, lane(s.args[2], 0))) {
         pairs_[s.result] = std::move(*chosen);
@@ -311,10 +312,9 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
     const auto follows = [&](const Apply* earlier) {
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
     };
-    const bool alike =
-        list.empty() ||
-        (s->op == list[0]->op && (s->op == ScalarOp::exp ? terms(s->args[0]) == terms(list[0]->args[0])
-                                                         : s->args[1] == list[0]->args[1]));
+    const bool alike = list.empty() || (s->op == list[0]->op &&
+                                        (s->op == ScalarOp::exp ? terms(s->args[0]) == terms(list[0]->args[0])
+                                                                : s->args[1] == list[0]->args[1]));
     lanes += info(s->result).width;
     if (!alike || !std::all_of(list.begin(), list.end(), follows) || (!list.empty() && lanes > kMostLanes))
       break;
@@ -336,7 +336,7 @@ bool KernelEmitter::emit(const List& list) {
   Value* least = nullptr;
   if (x.size() >= kLeast) {
     // Rounding keeps the order: the least x has the least x - m.
-    if (const std::optional<PairsMinus> p = pairs_minus(exponents)) {
+    if (const std::optional<PairDifferences> p = pair_differences(exponents)) {
       least = b_.CreateFSub(extremum_of(b_, ScalarOp::min, p->minuends), p->subtrahend);
     } else {
       least = math::fold(b_, x, [](const math::Real& l, const math::Real& r) { return min(l, r); });
@@ -360,8 +360,9 @@ ExpTerms KernelEmitter::terms(ValueId exponent) const {
 }
 
 // Of exponents that are differences of pairs and one value that they share; nullopt if they are not.
-std::optional<KernelEmitter::PairsMinus> KernelEmitter::pairs_minus(llvm::ArrayRef<ValueId> exponents) {
-  PairsMinus out{{}, nullptr};
+std::optional<KernelEmitter::PairDifferences> KernelEmitter::pair_differences(
+    llvm::ArrayRef<ValueId> exponents) {
+  PairDifferences out{{}, nullptr};
   ValueId subtracted = kNone;
   for (const ValueId exponent : exponents) {
     const auto difference = differences_.find(exponent);
@@ -433,7 +434,7 @@ void KernelEmitter::emit(const Fold& s) {
   values_[s.result] = std::move(v);
 }
 
-// A few values at a time.
+// At most kMostLanes lanes of a result share a branch: more would fill the registers.
 void KernelEmitter::emit(const SumOfTerms& s) {
   constexpr int kMostLanes = 32;
   const kernel::Value& result = info(s.result);
@@ -450,12 +451,14 @@ void KernelEmitter::emit(const SumOfTerms& s) {
       if (end > first && (count > kMostLanes * result.width || terms(s.args[end]) != few_or_many)) break;
     }
     const llvm::ArrayRef<ValueId> args = llvm::ArrayRef(s.args).slice(first, end - first);
-    if (const std::optional<PairsMinus> p = plain ? std::nullopt : pairs_minus(args)) {
+    // One subtrahend for all lanes: they are of one sum.
+    if (const std::optional<PairDifferences> p = plain ? std::nullopt : pair_differences(args)) {
       const auto elements = [&](Value* floor) {
         Lanes all;
         for (const Pairs* minuend : p->minuends) {
           const Pairs x = floor == nullptr ? *minuend : at_least(b_, *minuend, floor);
-          for (std::size_t i = 0; i < 2 * x.words.size(); ++i) all.push_back(unpack(b_, x, static_cast<int>(i)));
+          for (std::size_t i = 0; i < 2 * x.words.size(); ++i)
+            all.push_back(unpack(b_, x, static_cast<int>(i)));
         }
         return all;
       };
@@ -464,8 +467,7 @@ void KernelEmitter::emit(const SumOfTerms& s) {
     }
     std::vector<Lanes> x(sums.size());  // by lane of the result
     for (const ValueId a : args) {
-      for (int i = 0; i < info(a).width; ++i)
-        x[static_cast<std::size_t>(i) % x.size()].push_back(lane(a, i));
+      for (int i = 0; i < info(a).width; ++i) x[static_cast<std::size_t>(i) % x.size()].push_back(lane(a, i));
     }
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (!plain) {

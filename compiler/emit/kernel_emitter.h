@@ -34,11 +34,11 @@ class KernelEmitter {
                std::size_t first) const;  // none when the first is not of that kind
   bool emit(const List& list);            // false when they are to be emitted one by one
   ExpTerms terms(kernel::ValueId exponent) const;
-  struct PairsMinus {
+  struct PairDifferences {
     llvm::SmallVector<const Pairs*, 8> minuends;
     llvm::Value* subtrahend;
   };
-  std::optional<PairsMinus> pairs_minus(llvm::ArrayRef<kernel::ValueId> exponents);
+  std::optional<PairDifferences> pair_differences(llvm::ArrayRef<kernel::ValueId> exponents);
   bool divide(const List& list);             // false when the division instruction is to be used
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);

@@ -132,9 +132,9 @@ Real sum_of_products(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, TermO
 }  // namespace
 
 llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, ExpTerms terms) {
-  return sum_of_products(b, x, [&](const Real& v) {
-           return math::f32::term(max(v, math::f32::kLeastTerm), terms);
-         }).value();
+  return sum_of_products(b, x,
+                         [&](const Real& v) { return math::f32::term(max(v, math::f32::kLeastTerm), terms); })
+      .value();
 }
 
 llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,

@@ -36,12 +36,13 @@ enum class ExpTerms : std::uint8_t { many, few };
 llvm::SmallVector<llvm::Value*, 8> exp_nonpositive(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x,
                                                    ExpTerms terms, llvm::Value* least = nullptr);
 
-// The sum of exp in f32 of some x, none above 4 (NaN stays NaN): terms of a sum that is at least 1 where any number is in it. A
+// The sum of exp in f32 of some x, none above kHighestTerm (NaN stays NaN): terms of a sum that is at least 1 where any number is in it. A
 // term below -87 counts as exp(-87), and the others, with the errors above, err by another 0.032 ulp for each power of two that
 // they are below 1: what is summed has no use for more.
 llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, ExpTerms terms);
-// The same of exp(x - pivot) for x of 16 bits, with few instructions as long as the pivot is not huge: no difference is taken, and a
-// term below -56, give or take 16, counts as one of that size. `elements(floor)` are the x or, in pairs, `floor` where that is larger;
+// The same of exp(x - pivot) for x of 16 bits, with few instructions as long as the pivot is not huge: no difference is taken, a term
+// below -56, give or take 16, counts as one of that size, and all are scaled by one more exponential, which errs by another 1.9 ulp.
+// `elements(floor)` are the x or, in pairs, `floor` where that is larger;
 // nullptr: as they are.
 using Elements = llvm::SmallVector<llvm::Value*, 8>;
 llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,

@@ -71,7 +71,8 @@ int element_instructions(const Region& region, const Reduction& r) {
 }
 int instructions_to_combine(const Region& region, const Reduction& r) {
   switch (r.monoid) {
-    case Monoid::max_sumexp: return 8;  // in the running form
+    case Monoid::max_sumexp:
+      return r.running() != nullptr ? 8 : instructions(ScalarOp::exp, region.fast_math) + 10;
     case Monoid::moments: return instructions(ScalarOp::div, region.fast_math) + 8;
     default: return instructions(r.monoid, region.fast_math);
   }

@@ -84,9 +84,11 @@ std::string print(const Region& region, const std::function<std::string(NodeId)>
         const Reduction& r = region.reductions[static_cast<std::size_t>(e.reduction)];
         std::vector<std::string> inputs;
         for (const ExprId o : r.operands) inputs.push_back(fmt::format("e{}", o));
-        what = fmt::format("{}{}{}.{} {}  (phase {})", r.scope == Scope::thread ? "own " : "",
-                           r.merge ? "merge " : "", info(r.monoid).text, e.component,
-                           fmt::join(inputs, ", "), r.phase);
+        const std::string_view over = r.over == Over::thread    ? "own "
+                                      : r.over == Over::threads ? "of threads "
+                                                                : "";
+        what = fmt::format("{}{}{}.{} {}  (phase {})", over, r.merge ? "merge " : "", info(r.monoid).text,
+                           e.component, fmt::join(inputs, ", "), r.phase);
         break;
       }
     }

@@ -52,7 +52,7 @@ struct Expr {
 
 // What a reduction goes over. Threads share a domain (schedule.h): a form of a region for that may have what each thread reduces of
 // its part, which is then that thread's own, and only later what all of them have.
-enum class Scope : std::uint8_t {
+enum class Over : std::uint8_t {
   domain,   // the elements of the domain
   thread,   // those that the thread itself handles
   threads,  // the threads: operands are components of a state that each has
@@ -65,10 +65,12 @@ struct Reduction {
   std::vector<ExprId> operands;
   std::vector<IndexBound> where;  // elements that take part
   int phase = 0;
-  Scope scope = Scope::domain;
+  Over over = Over::domain;
 
   // Whether threads that share a domain have to tell each other.
-  bool exchanges() const { return scope != Scope::thread; }
+  bool exchanges() const { return over != Over::thread; }
+  // The form in which a thread takes in elements; nullptr: the state.
+  const Running* running() const { return merge || operands.size() > 1 ? nullptr : info(monoid).running; }
   std::vector<DType> component_dtypes() const { return info(monoid).component_dtypes(dtype, inputs()); }
   std::vector<Scalar> identity() const { return info(monoid).identity(dtype, inputs()); }
 

@@ -84,10 +84,10 @@ Handles lift(const StageContext& stage, const Position& position, const Values& 
 Accumulator::Accumulator(const StageContext& stage, int r, std::string_view name)
     : stage_(stage), states_(stage), r_(r) {
   const Reduction& reduction = stage.reduction(r);
-  running_ = reduction.merge || reduction.operands.size() > 1 ? nullptr : info(reduction.monoid).running;
+  running_ = reduction.running();
   types_ = running_ != nullptr ? running_->dtypes(reduction.dtype) : reduction.component_dtypes();
-  arrays_ = states_.arrays(
-      r, name, types_, running_ != nullptr ? running_->start(reduction.dtype) : reduction.identity());
+  arrays_ = states_.arrays(r, name, types_,
+                           running_ != nullptr ? running_->start(reduction.dtype) : reduction.identity());
 }
 
 void Accumulator::add(const Position& position, const Values& values, std::span<Step> steps) const {
@@ -99,15 +99,13 @@ void Accumulator::add(const Position& position, const Values& values, std::span<
   }
   states_.at(r_);
   const Chunk chunk = chunk_of(stage_, position, values, reduction, steps);
-  states_.set(arrays_,
-              running_->add(stage_.builder, reduction.dtype, so_far, chunk.elements, chunk.valid));
+  states_.set(arrays_, running_->add(stage_.builder, reduction.dtype, so_far, chunk.elements, chunk.valid));
 }
 
 Handles Accumulator::state() const {
   states_.at(r_);
   const Handles so_far = states_.get(types_, arrays_);
-  return running_ == nullptr ? so_far
-                             : running_->state(stage_.builder, stage_.reduction(r_).dtype, so_far);
+  return running_ == nullptr ? so_far : running_->state(stage_.builder, stage_.reduction(r_).dtype, so_far);
 }
 
 }  // namespace bz::compiler

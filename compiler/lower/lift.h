@@ -25,7 +25,7 @@ class Accumulator {
   const StageContext& stage_;
   States states_;
   int r_;
-  const Running* running_;  // null: of the state itself
+  const Running* running_;  // null: the arrays hold the state
   std::vector<DType> types_;
   std::vector<kernel::ArrayId> arrays_;
 };

@@ -13,7 +13,7 @@ namespace {
 struct Phase {
   int number;
   std::vector<int> reductions, stores;
-  std::vector<int> of_threads;  // reductions
+  std::vector<int> of_threads;  // reductions over the threads' own states
   bool goes_over_domain() const { return !reductions.empty() || !stores.empty(); }
 };
 
@@ -114,7 +114,7 @@ class PhaseLowering {
     for (std::size_t i = 0; i < region_.reductions.size(); ++i) {
       const Reduction& r = region_.reductions[i];
       if (r.phase == p)
-        (r.scope == Scope::threads ? phase.of_threads : phase.reductions).push_back(static_cast<int>(i));
+        (r.over == Over::threads ? phase.of_threads : phase.reductions).push_back(static_cast<int>(i));
     }
     for (std::size_t i = 0; i < region_.roots.size(); ++i) {
       const Root& r = region_.roots[i];
@@ -159,7 +159,8 @@ class PhaseLowering {
   }
 
   // What the thread reduces.
-  std::map<int, Handles> over_domain(const Phase& phase, const std::vector<ExprId>& targets, Values::Needs n) {
+  std::map<int, Handles> over_domain(const Phase& phase, const std::vector<ExprId>& targets,
+                                     Values::Needs n) {
     const bool once = stage_.extent.groups == 1 || s_.keep == Keep::registers;
     Partial partial;
     if (!once || spilled_) {

@@ -25,7 +25,7 @@ class Appender {
     return map(op, std::move(operands), DType::boolean);
   }
   ExprId sum(ExprId x) { return reduce({.monoid = Monoid::sum, .dtype = t_, .operands = {x}}); }
-  // Component 0.
+  // Appends a reduction, and its component 0 as an expression.
   ExprId reduce(Reduction reduction) {
     Expr e;
     e.kind = Expr::Kind::reduce;

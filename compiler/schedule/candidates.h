@@ -23,10 +23,9 @@ inline int power_at_most(std::int64_t n) {
 }
 
 // Threads along the reduced variable. `full`: elements in 16 bytes; `team`: blocks that share the domains;
-// when the domain stays in registers, threads exchange what they have found `exchanges` times, and combining
-// that of two of them takes `to_combine` instructions.
+// when the domain stays in registers, threads exchange what they have found `exchanges` times.
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team,
-                                     int exchanges, int to_combine);
+                                     int exchanges);
 // Threads along a kept variable; more threads share a domain when there are too few columns.
 std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team);
 // What is contiguous along two kept variables; none where tiles would not gain.

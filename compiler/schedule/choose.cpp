@@ -122,14 +122,18 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
                    : region.kept.empty() ? 1
                                          : full_vector(all, region.kept.back());
   const Region& resident_form = forms.resident() != nullptr ? *forms.resident() : region;
-  int to_combine = 0;
-  for (const Reduction& r : resident_form.reductions)
-    to_combine = std::max(to_combine, instructions_to_combine(region, r));
   const auto list = [&](const Region& form) {
-    return rows ? row_candidates(form, target, full, bounds.team, exchanges_of(resident_form), to_combine)
+    return rows ? row_candidates(form, target, full, bounds.team, exchanges_of(resident_form))
                 : column_candidates(form, target, full, bounds.team);
   };
   std::vector<Schedule> candidates = list(region);
+  if (const Region* resident = forms.resident(); rows && resident != nullptr && region.phases() == 1) {
+    // Where one phase would do, no blocks share a domain so that it stays, nor is it spilled.
+    std::vector<Schedule> staying = list(*resident);
+    std::erase_if(
+        staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1 || s.spill > 0; });
+    candidates.insert(candidates.begin(), staying.begin(), staying.end());
+  }
   if (region.reductions.empty() && !bounds.staged) {
     const std::vector<Schedule> tiles = tile_candidates(region, all, target);
     candidates.insert(candidates.begin(), tiles.begin(), tiles.end());

@@ -116,7 +116,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     }
     for (const Reduction& r : region.reductions) {
       if (r.phase != static_cast<int>(phase)) continue;
-      if (r.scope != Scope::threads)
+      if (r.over != Over::threads)
         work.instructions +=
             elements * (element_instructions(region, r) + instructions_to_combine(region, r) / folded +
                         part * kMaskInstructions);

@@ -100,23 +100,28 @@ bool max_sumexp_as_sums(Region& r) {
 
 namespace {
 
-// m = max x, s = sum e and e = exp(x - m), which more than the sum needs.
+// m = max x, e = exp(x - m), s = sum e, and quotients e / s that alone need the two beside that sum.
 struct Softmax {
-  ExprId m, s, e;
+  ExprId m = -1, s = -1, e = -1;
+  std::vector<ExprId> quotients;
 };
 
 std::optional<Softmax> find_softmax(const Region& r, int maximum) {
   const auto at = [&](ExprId id) -> const Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
   const Reduction& max = r.reductions[static_cast<std::size_t>(maximum)];
-  if (max.monoid != Monoid::max || max.scope != Scope::domain || max.merge || !max.where.empty())
+  if (max.monoid != Monoid::max || max.over != Over::domain || max.merge || !max.where.empty())
     return std::nullopt;
-  Softmax found{-1, -1, -1};
+  Softmax found;
+  int sum = -1;
   for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
     const Expr& e = at(id);
     if (e.kind == Expr::Kind::reduce && e.reduction == maximum) found.m = id;
     if (found.e >= 0 && e.kind == Expr::Kind::reduce) {
-      const Reduction& sum = r.reductions[static_cast<std::size_t>(e.reduction)];
-      if (sum.monoid == Monoid::sum && sum.operands[0] == found.e && sum.where.empty()) found.s = id;
+      const Reduction& reduction = r.reductions[static_cast<std::size_t>(e.reduction)];
+      if (reduction.monoid == Monoid::sum && reduction.operands[0] == found.e && reduction.where.empty()) {
+        found.s = id;
+        sum = e.reduction;
+      }
     }
     if (found.m < 0 || e.kind != Expr::Kind::map || e.op != ScalarOp::exp) continue;
     const Expr& difference = at(e.operands[0]);
@@ -125,23 +130,36 @@ std::optional<Softmax> find_softmax(const Region& r, int maximum) {
       found.e = id;
   }
   if (found.s < 0) return std::nullopt;
-  const bool again =
-      std::any_of(r.exprs.begin(), r.exprs.end(),
-                  [&](const Expr& e) {
-                    return std::find(e.operands.begin(), e.operands.end(), found.e) != e.operands.end();
-                  }) ||
-      std::any_of(r.roots.begin(), r.roots.end(), [&](const Root& root) { return root.expr == found.e; });
-  return again ? std::optional(found) : std::nullopt;
+  // Whatever else they were needed for would see them where the maximum is infinite.
+  for (ExprId id = 0; id < static_cast<ExprId>(r.exprs.size()); ++id) {
+    const Expr& e = at(id);
+    if (e.kind == Expr::Kind::map && e.op == ScalarOp::div &&
+        e.operands == std::vector<ExprId>{found.e, found.s}) {
+      found.quotients.push_back(id);
+    } else if (std::any_of(e.operands.begin(), e.operands.end(),
+                           [&](ExprId o) { return o == found.e || o == found.s; })) {
+      return std::nullopt;
+    }
+  }
+  for (std::size_t k = 0; k < r.reductions.size(); ++k) {
+    for (const ExprId o : r.reductions[k].operands) {
+      if (o == found.s || (o == found.e && static_cast<int>(k) != sum)) return std::nullopt;
+    }
+  }
+  for (const Root& root : r.roots) {
+    if (root.expr == found.e || root.expr == found.s) return std::nullopt;
+  }
+  return found.quotients.empty() ? std::nullopt : std::optional(found);
 }
 
 }  // namespace
 
-// exp(x - m) = exp(x - own) exp(own - m). A quotient e / s becomes a product with exp(own - m) / s, which has one value a thread:
-// its error is far below the rounding to 16 bits.
+// exp(x - m) / s is exp(x - own) times exp(own - m) / s, which has one value a thread: the error of the product is far below the
+// rounding to 16 bits. A row with infinities is NaN either way.
 bool exchange_once(Region& r) {
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
   const bool narrow = std::all_of(r.roots.begin(), r.roots.end(), [](const Root& root) {
-    return !root.varies || root.stored == DType::bf16 || root.stored == DType::f16;
+    return root.stored == DType::bf16 || root.stored == DType::f16;
   });
   if (!narrow) return false;
   bool changed = false;
@@ -149,36 +167,28 @@ bool exchange_once(Region& r) {
   for (int k = 0; k < reductions; ++k) {
     const std::optional<Softmax> found = find_softmax(r, k);
     if (!found) continue;
-    const auto size = static_cast<ExprId>(r.exprs.size());
     const ExprId x = r.reductions[static_cast<std::size_t>(k)].operands[0];
     const DType t = at(found->m).dtype;
     Appender a(r, at(found->m).node, t);
-    const ExprId own =
-        a.reduce({.monoid = Monoid::max, .dtype = t, .operands = {x}, .scope = Scope::thread});
+    const ExprId own = a.reduce({.monoid = Monoid::max, .dtype = t, .operands = {x}, .over = Over::thread});
     // A thread may have nothing but -inf where others do not.
     const ExprId none = a.constant(-std::numeric_limits<double>::infinity());
     const ExprId pivot = a.map(ScalarOp::select, {a.test(ScalarOp::eq, {own, none}), a.constant(0), own});
     const ExprId e = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {x, pivot})});
-    const ExprId sum =
-        a.reduce({.monoid = Monoid::sum, .dtype = t, .operands = {e}, .scope = Scope::thread});
+    const ExprId sum = a.reduce({.monoid = Monoid::sum, .dtype = t, .operands = {e}, .over = Over::thread});
     const ExprId m = a.reduce({.monoid = Monoid::max_sumexp,
                                .dtype = t,
                                .merge = true,
                                .operands = {own, sum},
-                               .scope = Scope::threads});
+                               .over = Over::threads});
     at(found->s).reduction = at(found->m).reduction = at(m).reduction;
     at(found->s).component = 1;
     const ExprId factor = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {own, found->m})});
-    for (ExprId id = 0; id < size; ++id) {
-      if (at(id).kind != Expr::Kind::map || at(id).op != ScalarOp::div || at(id).operands[0] != found->e ||
-          at(at(id).operands[1]).varies)
-        continue;
-      const ExprId scale = a.map(ScalarOp::div, {factor, at(id).operands[1]});
-      at(id).op = ScalarOp::mul;
-      at(id).operands = {e, scale};
+    const ExprId scale = a.map(ScalarOp::div, {factor, found->s});
+    for (const ExprId quotient : found->quotients) {
+      at(quotient).op = ScalarOp::mul;
+      at(quotient).operands = {e, scale};
     }
-    at(found->e).op = ScalarOp::mul;
-    at(found->e).operands = {e, factor};
     changed = true;
   }
   return changed;

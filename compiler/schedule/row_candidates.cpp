@@ -28,14 +28,12 @@ bool takes_exponentials_again(const Region& region) {
 // model tells them apart. First those with few elements a thread, kept in registers, without clusters.
 class RowCandidates {
  public:
-  // When the domain stays in registers, threads exchange what they have found so often, and combining that of two of them takes so
-  // many instructions.
-  RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges, int to_combine)
+  // When the domain stays in registers, threads exchange what they have found so often.
+  RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges)
       : region_(region),
         target_(target),
         size_(region.domain_size()),
         exchanges_(exchanges),
-        to_combine_(to_combine),
         heavy_(is_heavy(region)),
         exponentials_again_(takes_exponentials_again(region)) {
     const std::int64_t inner = region.reduced.back().extent;
@@ -75,6 +73,7 @@ class RowCandidates {
   // Of a row for clusters: rows of 16384 took 0.63 ms in one block, 0.55 in two (bf16 softmax, H200, 2026-11).
   static constexpr std::int64_t kOfCluster = 16384, kVeryLong = 1 << 18;
   static constexpr std::int64_t kMostSpilled = 128;  // elements of a thread
+  static constexpr std::int64_t kShort = 256;        // of a row
 
   bool narrow() const { return first_.vector > 4; }  // elements of 16 bits
 
@@ -84,13 +83,11 @@ class RowCandidates {
 
   // Two vectors of a thread keep enough bytes on their way, and more blocks that are small follow each other in the order of
   // memory: rms_norm of 1024 f32 took 0.509 ms so and 0.516 with eight, layer_norm of 256 bf16 0.509 and 0.526. With exponentials
-  // (attention_softmax of 1024 f32 0.26 ms, 0.38 with two) or a state to merge (log_softmax of 256: 98 % of the speed of a copy, 93 % with
-  // two) four. Elements of 16 bits leave less time to exchange twice: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256;
+  // (attention_softmax of 1024 f32 0.26 ms, 0.38 with two) four. Elements of 16 bits leave less time to exchange twice: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256;
   // with exponentials none: softmax of 1024 0.518 ms with eight vectors, 0.545 with four (H200, 2026-11).
   int kept_threads(int cluster) const {
-    constexpr int kMerge = 20;  // instructions to combine
     if (narrow() && heavy_) return power_at_least(ceil_div(size_, kMostPreferred * cluster));
-    const int vectors = heavy_ || to_combine_ > kMerge ? 4 : 2;
+    const int vectors = heavy_ ? 4 : 2;
     const int most = narrow() && exchanges_ > 1 ? kLeastThreads : 512;
     return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
   }
@@ -211,14 +208,26 @@ class RowCandidates {
       threads *= 2;
       s.cluster = first_.cluster;
     }
-    const bool all = aligned && each(threads, s.cluster) <= 64;
-    const std::int64_t registers = !aligned ? (exponentials_again_ ? 80 : 64) : !all ? 32 : s.cluster > 2 ? 48 : 64;
+    std::int64_t registers = 64;
+    if (!aligned) {
+      if (exponentials_again_) registers = 80;
+    } else if (each(threads, s.cluster) > 64) {
+      registers = 32;
+    } else if (s.cluster > 2) {
+      registers = 48;
+    }
+    const std::size_t before = out_.size();
     if (each(threads, s.cluster) <= registers) {
       add(s, threads, 16);
     } else {
       spill_all_but(s, registers, threads, 16);
     }
-    std::rotate(out_.begin(), out_.end() - 1, out_.end());
+    prefer_added(before);
+  }
+
+  // What has been added since there were `before` comes first.
+  void prefer_added(std::size_t before) {
+    std::rotate(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(before), out_.end());
   }
 
   // With little to compute blocks that have most of a row in shared memory, and as few of them as hold it: of the copy speed, before and
@@ -246,7 +255,7 @@ class RowCandidates {
     if (each(threads, s.cluster) > kMostSpilled || each(threads, s.cluster) <= registers) return;
     const std::size_t before = out_.size();
     spill_all_but(s, registers, threads, 16);
-    if (out_.size() > before) std::rotate(out_.begin(), out_.end() - 1, out_.end());
+    prefer_added(before);
   }
 
   static Schedule with_threads(Schedule s, int threads) {
@@ -302,7 +311,7 @@ class RowCandidates {
   }
 
   void add_streaming() {
-    constexpr int kChunk = 32, kShort = 256;
+    constexpr int kChunk = 32;
     Schedule s = first_;
     if (region_.phases() > 1) {
       for (const int threads : {512, 1024})
@@ -312,15 +321,16 @@ class RowCandidates {
       // 2026-11).
       if (narrow() && exchanges_ == 1 && size_ >= 4 * kVeryLong && most_cluster_ > 1) {
         s.cluster = most_cluster_;
+        const std::size_t before = out_.size();
         add(s, heavy_ ? 512 : 1024, kChunk / 2);
-        std::rotate(out_.begin(), out_.end() - 1, out_.end());
+        prefer_added(before);
       }
       return;
     }
     // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
     constexpr std::int64_t kFewChunks = 16;
     const bool running = std::any_of(region_.reductions.begin(), region_.reductions.end(),
-                                     [](const Reduction& r) { return info(r.monoid).running != nullptr; });
+                                     [](const Reduction& r) { return r.running() != nullptr; });
     if (running) return add_running(s);
     const int few = size_ <= kShort ? 4 : 8;
     const int most = narrow() ? 256 : 512;
@@ -333,11 +343,14 @@ class RowCandidates {
       if (partly && !narrow() && each(threads, s.cluster) < kFewChunks * kChunk) add(s, threads, kChunk / 2);
       add(s, threads, kChunk);
     }
-    // Of short rows that are not aligned all vectors would be masked.
-    if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
-      s.vector = 1;
-      for (const int threads : {1, 2, 4, 8}) add(s, threads, kMostUnroll);
-    }
+    add_elements(s);
+  }
+
+  // Of short rows that are not aligned all vectors would be masked.
+  void add_elements(Schedule s) {
+    if (s.vector == 1 || size_ % s.vector == 0 || size_ >= kShort) return;
+    s.vector = 1;
+    for (const int threads : {1, 2, 4, 8}) add(s, threads, kMostUnroll);
   }
 
   // Exponentials in one pass, with little to do at the end of a thread's part. Elements of 16 bits leave no time for more threads than
@@ -345,19 +358,19 @@ class RowCandidates {
   // 16384 96 and 92; of 65536 99 by 128 threads and 93 by 32; of 262144 96 by 256; of 30522 90 by 32 and 83 by 64. Of f32 16 elements a
   // thread as long as there are threads: of 256 108 and 105 %, of 4096 108 by 256 threads and 105 by 16 (H200, 2026-11).
   void add_running(Schedule s) {
-    constexpr int kShort = 256, kOfThread = 512;
+    constexpr int kOfThread = 512;
     const int few = size_ <= kShort ? 2 : 4;
     const int most = narrow() && size_ < 4 * kVeryLong ? 256 : 512;
     const int each_of = narrow() ? kOfThread : 16;
     const int preferred = std::clamp(power_at_most(size_ / each_of), few, most);
     const int chunk = narrow() ? (size_ <= kShort ? 128 : 32) : (size_ > each_of * most ? 32 : 16);
-    // A short row that is not aligned as a whole: no vector is there that it does not need.
+    // A short row that is not aligned is kept as a whole: no masked vector is left over.
     if (size_ < kShort && size_ % s.vector != 0) {
       Schedule whole = s;
       whole.keep = Keep::registers;
       add(whole, std::max(1, power_at_most(size_ / kLeast / 2)), 16);
     }
-    // Two blocks share a row where few rows fill the last wave badly.
+    // Of few long rows the last wave of single blocks is badly filled.
     if (narrow() && size_ >= kVeryLong && size_ < 4 * kVeryLong && most_cluster_ > 1) {
       Schedule shared = s;
       shared.cluster = std::max(2, s.cluster);
@@ -368,18 +381,13 @@ class RowCandidates {
       if (threads < few || threads > kMostThreads) continue;
       if (threads == preferred || each(threads, s.cluster) >= kLeast) add(s, threads, chunk);
     }
-    // Of short rows that are not aligned all vectors would be masked.
-    if (s.vector > 1 && size_ % s.vector != 0 && size_ < kShort) {
-      s.vector = 1;
-      for (const int threads : {1, 2, 4, 8}) add(s, threads, kMostUnroll);
-    }
+    add_elements(s);
   }
 
   const Region& region_;
   const Target& target_;
   std::int64_t size_;
   int exchanges_;
-  int to_combine_;
   bool heavy_;  // there is more to compute than goes on while elements are moved
   bool exponentials_again_;
   Schedule first_;
@@ -390,8 +398,8 @@ class RowCandidates {
 }  // namespace
 
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team,
-                                     int exchanges, int to_combine) {
-  return RowCandidates(region, target, full, team, exchanges, to_combine).list();
+                                     int exchanges) {
+  return RowCandidates(region, target, full, team, exchanges).list();
 }
 
 }  // namespace bz::compiler

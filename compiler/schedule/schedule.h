@@ -111,7 +111,7 @@ std::vector<ExprId> loads_once(const Region& region);
 std::vector<ExprId> parameter_loads(const Region& region, const Schedule& s);
 // Vectors of a thread for which there is room in shared memory.
 std::int64_t vectors_ahead(const Region& region, const Schedule& s);
-// Phases that reduce something: after each the threads of a domain exchange.
+// Phases with a reduction after which the threads of a domain exchange.
 int exchanges_of(const Region& region);
 // Whether what they exchange lies in two places in turn: where a block goes over domains one after the other with one exchange
 // each, some threads still read what was exchanged when others write what is to be next.
@@ -133,7 +133,7 @@ std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const 
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
 // The region with each moments taken back to three sums and, with `sums_of_exponentials`, each max_sumexp
-// whose exponentials are needed again, or that is all there is, to a maximum and sums (resident.h). Where a
+// whose exponentials are needed again to a maximum and sums, exchanged once where what is stored has 16 bits (resident.h). Where a
 // domain stays in registers another phase costs an exchange between threads, while the one-pass forms compute
 // every exponential twice, and merge states. nullopt when there is none.
 std::optional<Region> resident_form(const Region& region, bool sums_of_exponentials);
@@ -211,7 +211,8 @@ struct Estimate {
 };
 Estimate estimate(const Group& group, std::span<const Choice> choices, const ir::Graph& graph);
 
-// Vectors along the reduced variable start at an aligned address: how many elements before the domain, 0 to vector - 1.
+// Vectors along the reduced variable start at an aligned address: how many elements before the domain. Fewer than the vectors of the
+// first step have, so that masks are for that step alone.
 Index aligned_start(const Region& region, const Schedule& s);
 
 // Orders the variables of each group by their distance in memory and merges those that are one in every access.

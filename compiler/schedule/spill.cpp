@@ -48,8 +48,9 @@ class Spilling {
   const Region& region_;
 };
 
-// `holds`: also what phases compute, where that is worth it.
-Spill spill_of(const Region& region, const Schedule& s, bool holds) {
+enum class Hold : std::uint8_t { loads, computed };  // also what phases compute, where that is worth it
+
+Spill spill_with(const Region& region, const Schedule& s, Hold hold) {
   const Spilling spilling(region);
   Spill out;
   std::map<ExprId, int> held;
@@ -68,7 +69,7 @@ Spill spill_of(const Region& region, const Schedule& s, bool holds) {
             needed.insert(e);
             return false;
           }
-          if (!holds || !computed.contains(e) || !spilling.is_worth_holding(e, held))
+          if (hold == Hold::loads || !computed.contains(e) || !spilling.is_worth_holding(e, held))
             return seen.insert(e).second;
           worth.insert(e);
           return false;
@@ -106,13 +107,11 @@ std::int64_t bytes_of(const Spill& spill, const Schedule& s) {
 // their elements took softmax from 85 to 78 % of the copy speed (H200, 2026-11).
 Spill spill_of(const Region& region, const Schedule& s) {
   constexpr double kSharedOfRegister = 4.5;  // bytes; a multiprocessor has 3.5 for each of its registers
-  Spill spill = spill_of(region, s, true);
+  Spill spill = spill_with(region, s, Hold::computed);
   const double room = kSharedOfRegister * static_cast<double>(registers_of(region, s)) * threads_of(s);
-  return static_cast<double>(bytes_of(spill, s)) <= room ? spill : spill_of(region, s, false);
+  return static_cast<double>(bytes_of(spill, s)) <= room ? spill : spill_with(region, s, Hold::loads);
 }
 
-std::int64_t spill_bytes(const Region& region, const Schedule& s) {
-  return bytes_of(spill_of(region, s), s);
-}
+std::int64_t spill_bytes(const Region& region, const Schedule& s) { return bytes_of(spill_of(region, s), s); }
 
 }  // namespace bz::compiler

@@ -274,6 +274,27 @@ TEST_CASE("exponentials relative to a pivot that a thread follows") {
   }
 }
 
+TEST_CASE("16-bit softmax whose exponentials and sum are needed otherwise too, on rows with infinities") {
+  for (const std::string_view outputs :
+       {"output p = %p", "output p = %p output s = %s", "output p = %p output e = %e",
+        "%t = mul %s, 1e-39 %q = div %e, %t output p = %p output q = %q",
+        "%l = log %s %r = sum %p {axes = [1]} output r = %r output l = %l"}) {
+    const ir::Graph g =
+        parse(fmt::format("graph p {{ %x = input bf16[9, 1024] %m = max %x {{axes = [1], keepdims = true}} "
+                          "%d = sub %x, %m %e = exp %d %s = sum %e {{axes = [1], keepdims = true}} "
+                          "%p = div %e, %s {} }}",
+                          outputs));
+    for (const std::string_view schedule : {"lanes=reduced,vector=8,reduced=32,unroll=2,keep=registers",
+                                            "lanes=reduced,vector=8,reduced=32,unroll=2,keep=nothing"}) {
+      Options options;
+      options.schedule = schedule;
+      options.inputs["x"] = wandering_rows(DType::bf16, 1024);
+      INFO(outputs << ", " << schedule);
+      check(g, options);
+    }
+  }
+}
+
 TEST_CASE("exponentials down columns, relative to pivots that lanes follow") {
   for (const DType t : {DType::f32, DType::bf16}) {
     const HostTensor rows = wandering_rows(t, 515);
