@@ -28,21 +28,8 @@ class KernelEmitter {
   void count_uses(const kernel::Block& stmts, double times);
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
-  // Statements that are emitted together, as one list of elements.
-  using List = llvm::SmallVector<const kernel::Apply*, 8>;
-  List list_at(const kernel::Block& stmts,
-               std::size_t first) const;  // none when the first is not of that kind
-  bool emit(const List& list);            // false when they are to be emitted one by one
-  ExpTerms terms(kernel::ValueId exponent) const;
-  struct PairDifferences {
-    llvm::SmallVector<const Pairs*, 8> minuends;
-    llvm::Value* subtrahend;
-  };
-  std::optional<PairDifferences> pair_differences(llvm::ArrayRef<kernel::ValueId> exponents);
-  bool divide(const List& list);             // false when the division instruction is to be used
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
   void emit(const kernel::Fold& s);
-  void emit(const kernel::SumOfTerms& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);
   void emit(const kernel::IndexValue& s);
@@ -68,6 +55,21 @@ class KernelEmitter {
   void emit(const kernel::Tickets& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
+
+  // ---- lists ---- (kernel_lists.cpp)
+  // Statements that are emitted together, as one list of elements.
+  using List = llvm::SmallVector<const kernel::Apply*, 8>;
+  List list_at(const kernel::Block& stmts,
+               std::size_t first) const;  // none when the first is not of that kind
+  bool emit(const List& list);            // false when they are to be emitted one by one
+  void emit(const kernel::SumOfTerms& s);
+  ExpTerms terms(kernel::ValueId exponent) const;
+  struct PairDifferences {
+    llvm::SmallVector<const Pairs*, 8> minuends;
+    llvm::Value* subtrahend;
+  };
+  std::optional<PairDifferences> pair_differences(llvm::ArrayRef<kernel::ValueId> exponents);
+  bool divide(const List& list);  // false when the division instruction is to be used
 
   // ---- index expressions ----
   Index with_lane(const Index& e, int lane) const;

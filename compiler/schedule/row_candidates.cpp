@@ -83,8 +83,9 @@ class RowCandidates {
 
   // Two vectors of a thread keep enough bytes on their way, and more blocks that are small follow each other in the order of
   // memory: rms_norm of 1024 f32 took 0.509 ms so and 0.516 with eight, layer_norm of 256 bf16 0.509 and 0.526. With exponentials
-  // (attention_softmax of 1024 f32 0.26 ms, 0.38 with two) four. Elements of 16 bits leave less time to exchange twice: layer_norm of 4096 took 0.521 ms by 128 threads and 0.532 by 256;
-  // with exponentials none: softmax of 1024 0.518 ms with eight vectors, 0.545 with four (H200, 2026-11).
+  // four (attention_softmax of 1024 f32 0.26 ms, 0.38 with two). Elements of 16 bits leave less time to exchange twice: layer_norm
+  // of 4096 took 0.521 ms by 128 threads and 0.532 by 256; with exponentials none: softmax of 1024 0.518 ms with eight vectors,
+  // 0.545 with four (H200, 2026-11).
   int kept_threads(int cluster) const {
     if (narrow() && heavy_) return power_at_least(ceil_div(size_, kMostPreferred * cluster));
     const int vectors = heavy_ ? 4 : 2;
