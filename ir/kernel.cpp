@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace bz::kernel {
 namespace {
@@ -72,7 +73,9 @@ class Printer {
               [&](const Apply& a) {
                 define(depth, a.result,
                        fmt::format("{} {}{}", info(a.op).text, value_names(a.args),
-                                   a.nonpositive ? " (<= 0)" : ""));
+                                   a.coarse        ? " (<= 0, coarse)"
+                                   : a.nonpositive ? " (<= 0)"
+                                                   : ""));
               },
               [&](const SumOfTerms& t) {
                 define(depth, t.result, fmt::format("sum of exp {}", value_names(t.args)));
@@ -157,10 +160,8 @@ class Printer {
                                  variable(t.first), t.var.extent, variable(t.next.id), variable(t.round.id)));
                 block(t.body, depth + 1);
               },
-              [&](const Tickets& t) {
-                line(depth, fmt::format("for {} in 0..{} from the queue {}", variable(t.var.id), t.var.extent,
-                                        buffer(t.queue)));
-                block(t.body, depth + 1);
+              [&](const Ticket& t) {
+                line(depth, fmt::format("let {} = next of {}", variable(t.var.id), buffer(t.queue)));
               },
               [&](const If& i) {
                 line(depth, fmt::format("if {}", value_name(i.condition)));
@@ -369,21 +370,28 @@ class Verifier {
                      [&](const Let& l) { own_[static_cast<std::size_t>(l.var.id)] = !alike(l.value); },
                      [&](const For& f) {
                        own_[static_cast<std::size_t>(f.var.id)] = f.level == Level::thread;
+                       const int loops = std::exchange(loops_, loops_ + (f.level == Level::serial ? 1 : 0));
                        block(f.body, divergent);
+                       loops_ = loops;
                      },
                      [&](const Turns& t) {
                        if (!k_.persistent) fail("turns in a kernel that is not persistent");
+                       ++loops_;
                        block(t.body, divergent);
+                       --loops_;
                      },
-                     [&](const Tickets& t) {
-                       if (!k_.persistent) fail("tickets in a kernel that is not persistent");
+                     [&](const Ticket& t) {
                        if (k_.cluster > 1) fail("tickets of clusters");
-                       if (divergent) fail("tickets under a condition");
-                       const Array& slots = k_.arrays[static_cast<std::size_t>(t.slots)];
-                       if (slots.space != Space::shared || slots.dtype != DType::i32 || slots.elements != 2)
-                         fail(fmt::format("{} are no two shared i32", slots.name));
+                       if (divergent) fail("a ticket under a condition");
+                       if (std::exchange(has_ticket_, true) || loops_ > 0)
+                         fail("a block with several tickets");
+                       if (t.var.extent != k_.grid)
+                         fail(fmt::format("{} tickets for {} blocks", t.var.extent, k_.grid));
+                       const Array& slot = k_.arrays[static_cast<std::size_t>(t.slot)];
+                       if (slot.space != Space::shared || slot.dtype != DType::i32 || slot.elements != 1)
+                         fail(fmt::format("{} is no shared i32", slot.name));
                        queue(t.queue, Index(0));
-                       block(t.body, divergent);
+                       own_[static_cast<std::size_t>(t.var.id)] = false;
                      },
                      [&](const If& i) {
                        if (use(i.condition).width != 1) fail("a condition of several lanes");
@@ -431,6 +439,8 @@ class Verifier {
   std::vector<bool> defined_;
   std::vector<bool> alike_;  // values that all threads of a block share
   std::vector<bool> own_;    // variables that they do not
+  bool has_ticket_ = false;
+  int loops_ = 0;  // around a statement, whose turns one thread goes through
   std::vector<ValueId> scope_;
   std::vector<std::string> errors_;
 };

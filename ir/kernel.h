@@ -71,6 +71,7 @@ struct Apply {  // a scalar op, lane by lane
   ScalarOp op;
   std::vector<ValueId> args;
   bool nonpositive = false;  // of exp: the argument is never above 0, or the result does not matter
+  bool coarse = false;  // of such an exp: what is made of it is rounded to 16 bits before anybody sees it
 };
 struct Fold {  // a commutative op over all lanes of `value`, pairwise
   ValueId result;
@@ -208,15 +209,13 @@ struct Turns {
   IndexVar round;
   std::vector<Stmt> body;
 };
-// The ordered work of a queue: each block takes the next number of element 0 of the buffer, `var`, and does `body` with it
-// while it is below the extent of `var`. Numbers are taken in order by blocks that run, so that what waits for work of lower
-// numbers waits for work that has begun. A block takes its next number before it begins with the one it has; `slots` is a
-// shared array of two i32 through which its threads learn of it.
-struct Tickets {
+// `var` is the next number of element 0 of the buffer, which no other block has: there are as many blocks as numbers, the extent of `var`.
+// Numbers are taken in order by blocks that run, so that what waits for work of lower numbers waits for work that has begun. `slot` is a
+// shared i32 through which the threads of the block learn of it.
+struct Ticket {
   IndexVar var;
   BufferId queue;
-  ArrayId slots;
-  std::vector<Stmt> body;
+  ArrayId slot;
 };
 struct If {
   ValueId condition;  // width 1
@@ -228,8 +227,8 @@ struct Comment {
 
 struct Stmt {
   std::variant<Const, Apply, Fold, SumOfTerms, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy,
-               Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Let, For, Turns,
-               Tickets, If, Comment>
+               Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Ticket, Let, For,
+               Turns, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };
@@ -245,7 +244,7 @@ struct Kernel {
   int cluster = 1;          // consecutive blocks that run side by side
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
-  bool persistent = false;  // has Turns or Tickets: the grid is the most that is launched
+  bool persistent = false;  // has Turns: the grid is the most that is launched
   Block body;
 
   int shared_bytes() const;

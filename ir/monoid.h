@@ -69,6 +69,7 @@ struct Running {
   Handles (*add)(ScalarBuilder& b, DType t, const Handles& running, std::span<const Handles> chunk,
                  const Handles& valid);
   Handles (*state)(ScalarBuilder& b, DType t, const Handles& running);
+  int least;  // elements of a chunk: of fewer the states are combined for less
 };
 
 struct MonoidInfo {

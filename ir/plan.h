@@ -32,7 +32,7 @@ struct PlanKernel {
   int shared_bytes = 0;        // dynamic shared memory
   bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
   int cluster = 1;          // consecutive blocks that run side by side and reach each other's shared memory
-  bool persistent = false;  // its blocks take turns or tickets: any number of clusters does all the work
+  bool persistent = false;  // its blocks take turns: any number of clusters does all the work
   std::vector<PlanLine>
       lines;  // for the simulator's reports; the first is number 1. Empty when compiled for CUDA
 };

@@ -143,8 +143,11 @@ void add_exp_nonpositive(llvm::Module& m, const std::string& name, bz::emit::Exp
 
 constexpr const char* kTerm = "term";
 constexpr const char* kTermOfDifference = "term_of_difference";
+constexpr const char* kCoarse = "coarse_exp";
+constexpr const char* kCoarseBesideNothing = "coarse_exp_beside_nothing";
 
-// A sum of one term: exp(x), and exp(x - pivot) with few terms, x being of 16 bits.
+// A sum of one term: exp(x), and exp(x - pivot) with few terms, x being of 16 bits. And exp(x - pivot) for what is rounded to 16
+// bits, alone and beside one that is 0.
 void add_sums_of_terms(llvm::Module& m) {
   llvm::Type* type = llvm::Type::getFloatTy(m.getContext());
   const auto add = [&](const char* name, llvm::ArrayRef<llvm::Type*> types, auto&& sum) {
@@ -164,6 +167,18 @@ void add_sums_of_terms(llvm::Module& m) {
     };
     return bz::emit::sum_of_terms(b, f->getArg(1), elements, bz::emit::ExpTerms::few);
   });
+  for (const bool beside_nothing : {false, true}) {
+    add(beside_nothing ? kCoarseBesideNothing : kCoarse, {type, type},
+        [&](llvm::IRBuilder<>& b, llvm::Function* f) {
+          llvm::Value *x = f->getArg(0), *pivot = f->getArg(1);
+          llvm::Value* least = b.CreateFSub(x, pivot);
+          if (beside_nothing)
+            least =
+                b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, least, llvm::ConstantFP::get(type, -kInf));
+          return b.CreateFMul(bz::emit::scaled_exp_of_differences(b, {x}, pivot, least)[0],
+                              bz::emit::factor(b, pivot));
+        });
+  }
 }
 
 std::string divide_name(std::size_t i) { return fmt::format("divide_{}", i); }
@@ -566,6 +581,43 @@ TEST_CASE("terms that are differences of 16-bit elements and a pivot are accurat
   }
   CHECK(far == 0);
   CHECK(worst < 3.8);
+}
+
+TEST_CASE(
+    "exponentials for what is rounded to 16 bits are accurate enough, and right where they are subnormal or "
+    "none") {
+  std::vector<float> x, pivots;
+  std::mt19937 random(17);
+  std::uniform_real_distribution<float> below(-110, 0);
+  for (const float pivot : {0.0F, 0.3F, -0.3F, 0.51F, 1.0F, -7.5F, 13.77F, 88.0F, -100.0F, 333.25F, 1000.0F,
+                            4096.0F, -4095.0F, 5000.0F, 1e6F, -3e38F}) {
+    for (int i = 0; i < 3000; ++i) {
+      x.push_back(i == 0 ? pivot : pivot + below(random));
+      pivots.push_back(pivot);
+    }
+    for (const double v : {-kInf, kNan}) {
+      x.push_back(static_cast<float>(v));
+      pivots.push_back(pivot);
+    }
+  }
+  for (const double pivot : {kInf, kNan}) {
+    x.push_back(1);
+    pivots.push_back(static_cast<float>(pivot));
+  }
+  for (const char* name : {kCoarse, kCoarseBesideNothing}) {
+    const std::vector<float> y = HostMath::get().run(name, x, pivots);
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      INFO(fmt::format("{}: exp({} - {}) is {}", name, x[i], pivots[i], y[i]));
+      const double exact = std::exp(static_cast<double>(x[i]) - pivots[i]);
+      // Where a difference is taken it is rounded.
+      const double rounded = std::exp(static_cast<double>(x[i] - pivots[i]));
+      const double error = std::min(ulp_error(y[i], exact), ulp_error(y[i], rounded));
+      if (exact == 0 || std::isnan(exact)) CHECK(error == 0);
+      worst = std::max(worst, error);
+    }
+    CHECK(worst < 8);
+  }
 }
 
 TEST_CASE("division by a constant is division, bit by bit") {

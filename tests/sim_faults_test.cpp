@@ -34,7 +34,6 @@ void collect(Block& block, std::vector<Place>& out) {
     if (std::holds_alternative<Op>(block[i].op)) out.push_back({&block, i});
     if (auto* f = std::get_if<For>(&block[i].op)) collect<Op>(f->body, out);
     if (auto* t = std::get_if<Turns>(&block[i].op)) collect<Op>(t->body, out);
-    if (auto* t = std::get_if<Tickets>(&block[i].op)) collect<Op>(t->body, out);
     if (auto* c = std::get_if<If>(&block[i].op)) collect<Op>(c->body, out);
   }
 }
@@ -513,6 +512,7 @@ Plan queue(const Change& change) {
   Target target = *parse_target("sim");
   target.multiprocessors = 16;
   target.max_cluster = 1;
+  target.registers_per_multiprocessor = 16384;
   target.l2_bytes = 48 << 10;
   target.dram_bytes_per_second = 1e7;
   const ir::Graph g = parse(

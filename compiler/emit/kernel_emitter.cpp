@@ -57,8 +57,6 @@ void KernelEmitter::count_uses(const Block& stmts, double times) {
                  loop->level == Level::serial ? times * static_cast<double>(loop->var.extent) : times);
     } else if (const auto* turns = std::get_if<Turns>(&s.op)) {
       count_uses(turns->body, times);
-    } else if (const auto* tickets = std::get_if<Tickets>(&s.op)) {
-      count_uses(tickets->body, times);
     } else if (const auto* branch = std::get_if<If>(&s.op)) {
       count_uses(branch->body, times);
     } else {
@@ -240,17 +238,27 @@ Value* KernelEmitter::inside(const std::vector<IndexBound>& bounds, int lane) {
 void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context_, s.value)}; }
 
 KernelEmitter::Lanes KernelEmitter::lanes(ValueId id) {
-  const Pairs* p = pairs(id);
-  if (p == nullptr) return values_.at(id);
+  if (pairs(id) == nullptr && pivot_of(id) == kNone) return values_.at(id);
   Lanes out;
-  for (int i = 0; i < info(id).width; ++i) out.push_back(unpack(b_, *p, i));
+  for (int i = 0; i < info(id).width; ++i) out.push_back(lane(id, i));
   return out;
 }
 
 Value* KernelEmitter::lane(ValueId id, int i) {
   if (const Pairs* p = pairs(id)) return unpack(b_, *p, i);
+  const ValueId pivot = pivot_of(id);
+  Value* v = scaled_lane(id, i);
+  return pivot == kNone ? v : b_.CreateFMul(v, factor(b_, lane(pivot, 0)));
+}
+
+Value* KernelEmitter::scaled_lane(ValueId id, int i) {
   const Lanes& l = values_.at(id);
   return l.size() == 1 ? l[0] : l[static_cast<std::size_t>(i)];
+}
+
+ValueId KernelEmitter::pivot_of(ValueId id) const {
+  const auto at = pivots_.find(id);
+  return at == pivots_.end() ? kNone : at->second;
 }
 
 const Pairs* KernelEmitter::pairs(ValueId id) const {
@@ -259,7 +267,7 @@ const Pairs* KernelEmitter::pairs(ValueId id) const {
 }
 
 void KernelEmitter::emit(const Apply& s) {
-  if (s.op == ScalarOp::cast && round_pairs(s)) return;
+  if ((s.op == ScalarOp::cast && round_pairs(s)) || keep_scaled(s)) return;
   if (is_extremum(s.op)) {
     const Pairs *x = pairs(s.args[0]), *y = pairs(s.args[1]);
     if (x != nullptr && y != nullptr && x->dtype == y->dtype) {
@@ -296,6 +304,33 @@ void KernelEmitter::emit(const Apply& s) {
   values_[s.result] = std::move(out);
 }
 
+// Sums of what has one factor have that, and where it is multiplied by one value anyway, that is multiplied by the factor.
+bool KernelEmitter::keep_scaled(const Apply& s) {
+  const auto pivot = [&](std::size_t operand) { return pivot_of(s.args[operand]); };
+  const auto is_zero = [&](std::size_t operand) {
+    const auto* c = llvm::dyn_cast<llvm::ConstantFP>(lane(s.args[operand], 0));
+    return c != nullptr && c->isZero() && info(s.args[operand]).width == 1;
+  };
+  const int width = info(s.result).width;
+  Lanes out;
+  if (s.op == ScalarOp::add && pivot(0) != kNone && pivot(0) == pivot(1)) {
+    for (int i = 0; i < width; ++i)
+      out.push_back(b_.CreateFAdd(scaled_lane(s.args[0], i), scaled_lane(s.args[1], i)));
+    pivots_[s.result] = pivot(0);
+  } else if (s.op == ScalarOp::select && pivot(1) != kNone && is_zero(2)) {
+    for (int i = 0; i < width; ++i)
+      out.push_back(b_.CreateSelect(lane(s.args[0], i), scaled_lane(s.args[1], i), lane(s.args[2], i)));
+    pivots_[s.result] = pivot(1);
+  } else if (s.op == ScalarOp::mul && pivot(0) != kNone && info(s.args[1]).width == 1) {
+    Value* by = b_.CreateFMul(lane(s.args[1], 0), factor(b_, lane(pivot(0), 0)));
+    for (int i = 0; i < width; ++i) out.push_back(b_.CreateFMul(scaled_lane(s.args[0], i), by));
+  } else {
+    return false;
+  }
+  values_[s.result] = std::move(out);
+  return true;
+}
+
 // f32 to bf16 two lanes at a time, as the instruction does.
 bool KernelEmitter::round_pairs(const Apply& s) {
   const kernel::Value& to = info(s.result);
@@ -315,7 +350,9 @@ void KernelEmitter::emit(const Fold& s) {
     values_[s.result] = {extremum_of(b_, s.op, p)};
     return;
   }
-  Lanes v = lanes(s.value);
+  const ValueId pivot = s.op == ScalarOp::add ? pivot_of(s.value) : kNone;
+  if (pivot != kNone) pivots_[s.result] = pivot;
+  Lanes v = pivot != kNone ? values_.at(s.value) : lanes(s.value);
   const DType t = info(s.value).dtype;
   while (v.size() > 1) {
     for (std::size_t i = 0; i < v.size() / 2; ++i)

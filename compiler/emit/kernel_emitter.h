@@ -29,6 +29,7 @@ class KernelEmitter {
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
+  bool keep_scaled(const kernel::Apply& s);  // false when its operands are to be multiplied by their factors
   void emit(const kernel::Fold& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);
@@ -52,7 +53,7 @@ class KernelEmitter {
   void emit(const kernel::Let& s);
   void emit(const kernel::For& s);
   void emit(const kernel::Turns& s);
-  void emit(const kernel::Tickets& s);
+  void emit(const kernel::Ticket& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
 
@@ -64,6 +65,9 @@ class KernelEmitter {
   bool emit(const List& list);            // false when they are to be emitted one by one
   void emit(const kernel::SumOfTerms& s);
   ExpTerms terms(kernel::ValueId exponent) const;
+  // What all exponents have subtracted as one value; kNone where they do not.
+  kernel::ValueId subtrahend(llvm::ArrayRef<kernel::ValueId> exponents) const;
+  llvm::Value* least_of(llvm::ArrayRef<kernel::ValueId> exponents, llvm::ArrayRef<llvm::Value*> x);
   struct PairDifferences {
     llvm::SmallVector<const Pairs*, 8> minuends;
     llvm::Value* subtrahend;
@@ -121,7 +125,9 @@ class KernelEmitter {
   // ---- values ----
   Lanes lanes(kernel::ValueId id);
   llvm::Value* lane(kernel::ValueId id, int i);
-  const Pairs* pairs(kernel::ValueId id) const;  // null where they are no pairs
+  llvm::Value* scaled_lane(kernel::ValueId id, int i);  // not yet multiplied
+  kernel::ValueId pivot_of(kernel::ValueId id) const;   // kNone: it is not to be multiplied
+  const Pairs* pairs(kernel::ValueId id) const;         // null where they are no pairs
   const kernel::Value& info(kernel::ValueId id) const { return k_.values[static_cast<std::size_t>(id)]; }
   llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
   void barrier(kernel::Scope scope);
@@ -144,6 +150,8 @@ class KernelEmitter {
   // A value has the one or the other.
   std::unordered_map<kernel::ValueId, Lanes> values_;
   std::unordered_map<kernel::ValueId, Pairs> pairs_;
+  // Of what the lanes of a value are yet to be multiplied by, the factor of this pivot.
+  std::unordered_map<kernel::ValueId, kernel::ValueId> pivots_;
   std::unordered_map<kernel::ValueId, const kernel::Apply*> differences_;  // that have been emitted
   std::unordered_set<kernel::ValueId> narrow_;           // elements of 16 bits, as they were loaded
   std::unordered_map<std::int32_t, llvm::Value*> vars_;  // i32 or i64

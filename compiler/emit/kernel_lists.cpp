@@ -26,7 +26,7 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
     const auto follows = [&](const Apply* earlier) {
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
     };
-    const bool alike = list.empty() || (s->op == list[0]->op &&
+    const bool alike = list.empty() || (s->op == list[0]->op && s->coarse == list[0]->coarse &&
                                         (s->op == ScalarOp::exp ? terms(s->args[0]) == terms(list[0]->args[0])
                                                                 : s->args[1] == list[0]->args[1]));
     lanes += info(s->result).width;
@@ -47,23 +47,47 @@ bool KernelEmitter::emit(const List& list) {
     for (int i = 0; i < info(s->result).width; ++i) x.push_back(lane(s->args[0], i));
   }
   constexpr std::size_t kLeast = 4;  // the branch takes 4 instructions and saves 2 an element
-  Value* least = nullptr;
-  if (x.size() >= kLeast) {
-    // Rounding keeps the order: the least x has the least x - m.
-    if (const std::optional<PairDifferences> p = pair_differences(exponents)) {
-      least = b_.CreateFSub(extremum_of(b_, ScalarOp::min, p->minuends), p->subtrahend);
-    } else {
-      least = math::fold(b_, x, [](const math::Real& l, const math::Real& r) { return min(l, r); });
+  Value* least = x.size() >= kLeast ? least_of(exponents, x) : nullptr;
+  const ValueId pivot = list[0]->coarse && least != nullptr ? subtrahend(exponents) : kNone;
+  Lanes y;
+  if (pivot == kNone) {
+    y = exp_nonpositive(b_, x, terms(exponents[0]), least);
+  } else {
+    Lanes minuends;
+    for (const ValueId exponent : exponents) {
+      for (int i = 0; i < info(exponent).width; ++i)
+        minuends.push_back(lane(differences_.at(exponent)->args[0], i));
     }
+    y = scaled_exp_of_differences(b_, minuends, lane(pivot, 0), least);
   }
-  const Lanes y = exp_nonpositive(b_, x, terms(exponents[0]), least);
   const auto* next = y.begin();
   for (const Apply* s : list) {
     const auto* end = next + info(s->result).width;
     values_[s->result] = Lanes(next, end);
+    if (pivot != kNone) pivots_[s->result] = pivot;
     next = end;
   }
   return true;
+}
+
+// The least of the exponents whose elements are `x`.
+Value* KernelEmitter::least_of(llvm::ArrayRef<ValueId> exponents, llvm::ArrayRef<Value*> x) {
+  // Rounding keeps the order: the least x has the least x - m.
+  if (const std::optional<PairDifferences> p = pair_differences(exponents))
+    return b_.CreateFSub(extremum_of(b_, ScalarOp::min, p->minuends), p->subtrahend);
+  return math::fold(b_, x, [](const math::Real& l, const math::Real& r) { return min(l, r); });
+}
+
+ValueId KernelEmitter::subtrahend(llvm::ArrayRef<ValueId> exponents) const {
+  ValueId common = kNone;
+  for (const ValueId exponent : exponents) {
+    const auto difference = differences_.find(exponent);
+    if (difference == differences_.end()) return kNone;
+    const ValueId subtracted = difference->second->args[1];
+    if (info(subtracted).width != 1 || (common != kNone && subtracted != common)) return kNone;
+    common = subtracted;
+  }
+  return common;
 }
 
 // Elements x of 16 bits are rounded far more coarsely than the error of exp(x - m) with few terms, and their rows have no time for more.
@@ -76,19 +100,14 @@ ExpTerms KernelEmitter::terms(ValueId exponent) const {
 // Of exponents that are differences of pairs and one value that they share; nullopt if they are not.
 std::optional<KernelEmitter::PairDifferences> KernelEmitter::pair_differences(
     llvm::ArrayRef<ValueId> exponents) {
-  PairDifferences out{{}, nullptr};
-  ValueId subtracted = kNone;
+  const ValueId common = subtrahend(exponents);
+  if (common == kNone) return std::nullopt;
+  PairDifferences out{{}, lane(common, 0)};
   for (const ValueId exponent : exponents) {
-    const auto difference = differences_.find(exponent);
-    if (difference == differences_.end()) return std::nullopt;
-    const std::vector<ValueId>& args = difference->second->args;
-    const Pairs* p = pairs(args[0]);
-    if (p == nullptr || info(args[1]).width != 1 || (subtracted != kNone && args[1] != subtracted))
-      return std::nullopt;
-    subtracted = args[1];
+    const Pairs* p = pairs(differences_.at(exponent)->args[0]);
+    if (p == nullptr) return std::nullopt;
     out.minuends.push_back(p);
   }
-  out.subtrahend = lane(subtracted, 0);
   return out;
 }
 

@@ -37,50 +37,15 @@ void KernelEmitter::emit(const Wait& s) {
   barrier(Scope::block);
 }
 
-// The first thread has the number after the next on its way while the block works. Two slots, in turns: a thread may still
-// read the one while the first thread writes the other, and the one barrier orders the rest.
-void KernelEmitter::emit(const Tickets& s) {
+void KernelEmitter::emit(const Ticket& s) {
   auto* take = primitive(simt::kTicket, b_.getInt32Ty(), {llvm::PointerType::get(context_, 1)});
   const Place queue = place(k_.buffers[static_cast<std::size_t>(s.queue)], s.queue);
-  const Place slots = place(s.slots);
-  auto* extent = b_.getInt32(static_cast<std::uint32_t>(s.var.extent));
-  const auto taken = [&] {  // by the first thread
-    auto* before = b_.GetInsertBlock();
-    Value* next = nullptr;
-    llvm::BasicBlock* then = nullptr;
-    guarded(first_thread(), [&] {
-      next = mark(b_.CreateCall(take, {queue.base}));
-      then = b_.GetInsertBlock();
-    });
-    auto* number = b_.CreatePHI(b_.getInt32Ty(), 2);
-    number->addIncoming(next, then);
-    number->addIncoming(b_.getInt32(0), before);
-    return number;
-  };
-  const auto hand_over = [&](Value* number, Value* slot) {
-    Value* at = b_.CreateInBoundsGEP(b_.getInt32Ty(), slots.base, slot);
-    guarded(first_thread(), [&] { mark(b_.CreateAlignedStore(number, at, llvm::Align(4))); });
-    barrier(Scope::block);
-    return mark(b_.CreateAlignedLoad(b_.getInt32Ty(), at, llvm::Align(4)));
-  };
-  Value* first = hand_over(taken(), b_.getInt32(0));
-  auto* before = b_.GetInsertBlock();
-  auto* body = llvm::BasicBlock::Create(context_, "ticket", function_);
-  auto* after = llvm::BasicBlock::Create(context_, "done", function_);
-  b_.CreateCondBr(b_.CreateICmpSLT(first, extent), body, after);
-  b_.SetInsertPoint(body);
-  auto* ticket = b_.CreatePHI(b_.getInt32Ty(), 2, k_.vars[static_cast<std::size_t>(s.var.id)]);
-  auto* slot = b_.CreatePHI(b_.getInt32Ty(), 2);
-  ticket->addIncoming(first, before);
-  slot->addIncoming(b_.getInt32(1), before);
-  vars_[s.var.id] = ticket;
-  Value* next = taken();
-  block(s.body);
-  next = hand_over(next, slot);
-  ticket->addIncoming(next, b_.GetInsertBlock());
-  slot->addIncoming(b_.CreateXor(slot, 1), b_.GetInsertBlock());
-  b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
-  b_.SetInsertPoint(after);
+  Value* slot = place(s.slot).base;
+  guarded(first_thread(), [&] {
+    mark(b_.CreateAlignedStore(mark(b_.CreateCall(take, {queue.base})), slot, llvm::Align(4)));
+  });
+  barrier(Scope::block);
+  vars_[s.var.id] = mark(b_.CreateAlignedLoad(b_.getInt32Ty(), slot, llvm::Align(4)));
 }
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {

@@ -155,4 +155,34 @@ llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,
       .value();
 }
 
+namespace {
+
+math::Int is_near(const Real& pivot) { return abs(pivot) <= math::f32::kFarthestPivot; }
+
+}  // namespace
+
+Elements scaled_exp_of_differences(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, llvm::Value* pivot,
+                                   llvm::Value* least) {
+  constexpr double kLeast = -86;
+  const Real p(b, pivot);
+  const math::f32::Pivot by(p);
+  const auto all = [&](auto&& f) {
+    Elements y;
+    for (llvm::Value* v : x) y.push_back(f(Real(b, v)).value());
+    return y;
+  };
+  return math::branch_list(
+      is_near(p) & (Real(b, least) >= kLeast),
+      [&] { return all([&](const Real& v) { return by.exp(v, ExpTerms::few); }); },
+      [&] {
+        const Real inverse = select(is_near(p), by.inverse_factor(), 1.0);
+        return all([&](const Real& v) { return math::f32::exp_nonpositive(v - p, ExpTerms::few) * inverse; });
+      });
+}
+
+llvm::Value* factor(llvm::IRBuilder<>& b, llvm::Value* pivot) {
+  const Real p(b, pivot);
+  return select(is_near(p), math::f32::Pivot(p).factor(), 1.0).value();
+}
+
 }  // namespace bz::emit

@@ -48,6 +48,13 @@ using Elements = llvm::SmallVector<llvm::Value*, 8>;
 llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,
                           llvm::function_ref<Elements(llvm::Value* floor)> elements, ExpTerms terms);
 
+// exp(x - pivot) / factor(pivot) of a list, for what is rounded to 16 bits: with that factor the error is 8 ulp at most, of exp of the
+// rounded difference where one is taken. No x is above the pivot, unless one is NaN, and `least` is the least difference. Where it is
+// not below -86 and the pivot is not huge, no difference is taken. The factor is between 0.7 and 1.42.
+Elements scaled_exp_of_differences(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, llvm::Value* pivot,
+                                   llvm::Value* least);
+llvm::Value* factor(llvm::IRBuilder<>& b, llvm::Value* pivot);
+
 // Under fast_math, in f32: the operations for which has_fast_math() holds (those with a fast_error) as a few instructions.
 // docs/numerics.md has their bounds. Approximate instructions are calls of the internal functions below, which the module
 // defines with the exact function, subnormal numbers counted as 0 where the instruction does; the PTX step replaces them.

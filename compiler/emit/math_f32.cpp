@@ -112,7 +112,14 @@ Term Pivot::term(Real x, ExpTerms terms) const {
   return {exp_of_rest(fma(t - origin, -kLn2Hi, x), terms), power_of_two(t)};
 }
 
+Real Pivot::exp(Real x, ExpTerms terms) const {
+  const Real origin = -k_ + kRound;
+  Real t = fma(x, kLog2e, origin);
+  return (exp_of_rest(fma(t - origin, -kLn2Hi, x), terms).bits() + (t.bits() << 23)).as_real();
+}
+
 Real Pivot::factor() const { return exp_of_rest(fma(k_, kLn2Hi, -p_), ExpTerms::many); }
+Real Pivot::inverse_factor() const { return exp_of_rest(fma(k_, -kLn2Hi, p_), ExpTerms::many); }
 
 // Without overflow to think of, one factor 2^(n + 64) is normal, and 2^-64 rounds the result once where it is subnormal.
 Real exp_nonpositive(Real x, ExpTerms terms) {

@@ -34,7 +34,9 @@ class Pivot {
  public:
   explicit Pivot(Real p);
   Term term(Real x, ExpTerms terms) const;  // without the factor
+  Real exp(Real x, ExpTerms terms) const;   // as well, as one number: of x from p - 86 to p
   Real factor() const;
+  Real inverse_factor() const;
 
  private:
   Real p_, k_;

@@ -53,7 +53,7 @@ int instructions(ScalarOp op, bool fast_math) {
 int instructions(Monoid m, bool fast_math) {
   switch (m) {
     case Monoid::max_sumexp: return instructions(ScalarOp::exp, fast_math) + 4;
-    case Monoid::moments: return 6;
+    case Monoid::moments: return 4;
     case Monoid::argmax:
     case Monoid::argmin: return 4;
     default: return 1;
@@ -71,11 +71,15 @@ int element_instructions(const Region& region, const Reduction& r) {
 }
 int instructions_to_combine(const Region& region, const Reduction& r) {
   switch (r.monoid) {
-    case Monoid::max_sumexp:
-      return r.running() != nullptr ? 8 : instructions(ScalarOp::exp, region.fast_math) + 10;
+    case Monoid::max_sumexp: return instructions(ScalarOp::exp, region.fast_math) + 10;
     case Monoid::moments: return instructions(ScalarOp::div, region.fast_math) + 8;
     default: return instructions(r.monoid, region.fast_math);
   }
+}
+
+int instructions_to_take_in(const Region& region, const Reduction& r, int elements) {
+  constexpr int kRunning = 8;
+  return r.running(elements) != nullptr ? kRunning : instructions_to_combine(region, r);
 }
 
 int instructions_to_align(const Region& region, const Reduction& r) {

@@ -46,6 +46,7 @@ struct Expr {
   int table = -1;             // of a load: from this table of the group, not from memory
   int reduction = -1;
   int component = 0;
+  bool coarse = false;  // of an exp: see kernel::Apply
   bool varies = false;
   int phase = 0;
 };
@@ -69,8 +70,11 @@ struct Reduction {
 
   // Whether threads that share a domain have to tell each other.
   bool exchanges() const { return over != Over::thread; }
-  // The form in which a thread takes in elements; nullptr: the state.
-  const Running* running() const { return merge || operands.size() > 1 ? nullptr : info(monoid).running; }
+  // The form in which a thread takes in elements, so many at once; nullptr: the state.
+  const Running* running(int elements) const {
+    const Running* r = merge || operands.size() > 1 ? nullptr : info(monoid).running;
+    return r != nullptr && elements >= r->least ? r : nullptr;
+  }
   std::vector<DType> component_dtypes() const { return info(monoid).component_dtypes(dtype, inputs()); }
   std::vector<Scalar> identity() const { return info(monoid).identity(dtype, inputs()); }
 

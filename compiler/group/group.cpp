@@ -26,14 +26,17 @@ constexpr std::int64_t kContiguousBytes = 128;
 constexpr std::size_t kSiblings = 8;
 // The share of the multiprocessors that keeps DRAM busy.
 constexpr double kSaturating = 0.75;
-// What of L2 still has what tickets read again, and how long it takes until who waits for a ticket knows that it is done. gn_tail
-// of 128 samples of 4 MB read a quarter of its input from L2 with 3 samples between the stages, and none with 12 (H200, 2026-11).
+// What of L2 still has what tickets read again, and how long it takes until who waits for a ticket knows that it is done (H200, 2026-11).
 constexpr double kQueueShare = 0.4, kSignalSeconds = 4e-6;
 // A block that goes over a domain alone has so many bytes on their way at once.
 constexpr double kBlockBytes = 16384;
-// A queue has to be faster by so much. And by so much than where blocks own domains, as several of them on a multiprocessor are
-// in different stages too.
-constexpr double kQueueMargin = 0.95, kOwnedMargin = 0.8;
+// A queue has to be faster by so much.
+constexpr double kQueueMargin = 0.95;
+// Where there are no more domains than multiprocessors, so much of what these can compute is not used, as all are in the same stage at once:
+// gn_tail of 32 samples took 0.19 ms with clusters of 4 that own one each, 0.10 as two kernels (H200, 2026-11).
+constexpr double kAloneIdle = 0.4;
+// And to take so many times what a launch does: what is shorter is bound by other things.
+constexpr double kQueueLaunches = 10;
 
 class Grouper {
  public:
@@ -115,10 +118,9 @@ class Grouper {
       Team& team = teams_[static_cast<std::size_t>(home)];
       std::optional<Team> joined = common(i, team);
       if (!joined || !arguments_fit(*joined)) continue;
-      const std::optional<std::string> why = choose_form(seconds_apart(i) + seconds(team), *joined);
-      if (!why) continue;
-      if (!why->empty()) {
-        explain(i, through ? *through : *why);
+      const std::string why = choose_form(seconds_apart(i) + seconds(team), *joined);
+      if (!why.empty()) {
+        explain(i, through ? *through : why);
         continue;
       }
       settle(std::move(*joined), home);
@@ -143,8 +145,8 @@ class Grouper {
     std::optional<Team> joined = later ? common(i, *later, true) : std::nullopt;
     if (!joined || !arguments_fit(*joined)) return std::nullopt;
     const double apart = seconds_apart(i) + seconds_apart(middle) + seconds(last);
-    std::optional<std::string> why = choose_form(apart, *joined);
-    if (why && why->empty()) settle(std::move(*joined), home);
+    std::string why = choose_form(apart, *joined);
+    if (why.empty()) settle(std::move(*joined), home);
     return why;
   }
 
@@ -348,6 +350,7 @@ class Grouper {
     const double teams = static_cast<double>(team.size());
     const double waves = std::ceil(teams / at_once(team, cluster));
     const double busy = std::min(1.0, teams / waves * cluster / target_.multiprocessors);
+    const double computes = 1 - kAloneIdle / std::max(1.0, teams / target_.multiprocessors);
     const double again_speed = cached(team, cluster) ? kCacheSpeed : 1;
     double sum = kLaunchSeconds;
     std::set<NodeId> read;
@@ -357,7 +360,7 @@ class Grouper {
       const double elements = static_cast<double>(region(m).domains() * region(m).domain_size()) / teams;
       const double used = busy * std::min(1.0, elements / (kElementsPerBlock * cluster));
       sum += std::max(bytes / target_.dram_bytes_per_second / std::min(1.0, used / kSaturating),
-                      arithmetic_seconds(region(m), target_) / used);
+                      arithmetic_seconds(region(m), target_) / (computes * used));
     }
     return sum;
   }
@@ -372,7 +375,7 @@ class Grouper {
 
   // What a queue moves and computes: of the stages that come first, and of those that need something of others.
   struct Flow {
-    double memory[2] = {0, 0}, arithmetic[2] = {0, 0};  // seconds
+    double memory[2] = {0, 0}, arithmetic[2] = {0, 0};  // seconds, where nothing is found in L2
     double again = 0;                                   // bytes that a stage before has read or written
     double shared = 0;                                  // bytes that all teams read
     int waits = 0;                                      // stages that need something of others
@@ -386,19 +389,19 @@ class Grouper {
       f.waits += later;
       if (!tables_of(m, team).empty()) f.domain += domain_bytes(region(m)) / kBlockBytes * kLoadSeconds;
       const Region& r = region(m);
-      double once = 0, cache = 0;
+      double all = 0;
       for (const NodeId s : r.sources()) {
         const auto bytes = static_cast<double>(graph_.type(s).elements() * size_of(graph_.type(s).dtype));
         const bool fresh = known.insert(s).second;
-        (fresh ? once : cache) += bytes;
+        all += bytes;
         if (!fresh && again.insert(s).second) f.again += bytes;
         if (fresh && !is_of_team(m, s, team)) f.shared += bytes;
       }
       for (const Root& root : r.roots) {
-        once += static_cast<double>(graph_.type(root.node).elements() * size_of(root.stored));
+        all += static_cast<double>(graph_.type(root.node).elements() * size_of(root.stored));
         known.insert(root.node);
       }
-      f.memory[later] += (once + cache / kCacheSpeed) / target_.dram_bytes_per_second;
+      f.memory[later] += all / target_.dram_bytes_per_second;
       f.arithmetic[later] += arithmetic_seconds(r, target_);
     }
     return f;
@@ -429,40 +432,47 @@ class Grouper {
            std::max(1.0, each);
   }
 
-  // Half of the room is between the stages of a queue, the other half is for what blocks are at.
-  static double under_way(int lag, double room) {
-    return lag + std::min(room / 2, static_cast<double>(kMostLag));
+  // Counters have to be cleared before. From a ticket to one that waits for it a block has to go over a domain, and others have to hear of it:
+  // gn_tail is predicted to take 0.41 ms with a lag of 4 by that and took 0.40 (H200, 2026-11). Half of the room in L2 is for what blocks are at.
+  Queued queued(const Team& team, const Flow& f) const {
+    const double teams = static_cast<double>(team.size()), fits = room(team, f);
+    const double arithmetic = f.arithmetic[0] + f.arithmetic[1], memory = f.memory[0] + f.memory[1];
+    const double saved = (1 - 1 / kCacheSpeed) * f.again / target_.dram_bytes_per_second;
+    return {.teams = teams,
+            .alone = std::max(f.memory[0], f.arithmetic[0]) + std::max(f.memory[1], f.arithmetic[1]),
+            .both = std::max(memory, arithmetic),
+            .found = std::max(memory - saved, arithmetic),
+            .waits = teams * (kSignalSeconds * f.waits + f.domain),
+            .launches = 2 * kLaunchSeconds,
+            .near = fits < 1 ? 0 : std::max(1, static_cast<int>(std::min(fits / 2, double{kMostLag})))};
   }
 
-  // 0 when there is no room, or when as much as half of all is between the stages or under way: then there is no queue to
-  // speak of.
-  int lag_of(const Team& team, double room) const {
-    if (room < 1) return join_ == Join::queues ? 1 : 0;
-    const std::int64_t most = std::clamp<std::int64_t>(team.size() / 4, 1, std::int64_t{kMostLag});
-    const int lag = static_cast<int>(std::clamp(room / 2, 1.0, static_cast<double>(most)));
-    const bool few = 2 * under_way(lag, room) > static_cast<double>(team.size());
-    return few && join_ != Join::queues ? 0 : lag;
+  // Teams of which blocks have tickets while one on each multiprocessor goes on. With a lag of less than half of that queues do not gain: of
+  // 64 samples bf16 instance_norm, tanh and a maximum took 0.149 ms with a lag of 4, 0.131 as two kernels (H200, 2026-11).
+  double ahead(const Team& team) {
+    constexpr double kTicketBytes = 64 << 10;
+    double tickets = 0;
+    for (const int m : team.members) {
+      std::set<NodeId> read;
+      const double part = static_cast<double>(traffic(m, read).once) / static_cast<double>(team.size());
+      tickets += std::max(1.0, part / std::max(kTicketBytes, domain_bytes(region(m))));
+    }
+    constexpr int kThreads = 128;
+    const int blocks = target_.registers_per_multiprocessor / (kQueueRegisters * kThreads);
+    return std::max(0, blocks - 1) * target_.multiprocessors / tickets;
   }
 
-  // Memory and arithmetic side by side, but for the first teams, of which there are no later stages yet, and the last ones.
-  // Counters have to be cleared before.
-  Queued seconds_queued(const Team& team, const Flow& f, int lag, double room) const {
-    const double alone = under_way(lag, room) / static_cast<double>(team.size());
-    const double first = std::max(f.memory[0], f.arithmetic[0]);
-    const double later = std::max(f.memory[1], f.arithmetic[1]);
-    const double both = std::max(f.memory[0] + f.memory[1], f.arithmetic[0] + f.arithmetic[1]);
-    // From a ticket to one that waits for it: what blocks are at has to be done, the last domain as well, and they have to hear
-    // of it. So gn_tail was predicted to take 0.85 ms with a lag of 3 and took 0.73 to 0.84; with statistics of a quarter of a
-    // group each, 0.86 and 0.86.
-    const double teams = static_cast<double>(team.size());
-    const double heard = kSignalSeconds + room / 2 * f.again / teams / target_.dram_bytes_per_second;
-    return {2 * kLaunchSeconds + alone * (first + later) + (1 - alone) * both,
-            teams * (heard * f.waits + f.domain)};
+  static int best_lag(const Queued& q, int most) {
+    int best = 1;
+    for (int lag = 2; lag <= most; ++lag) {
+      if (q.seconds(lag) < q.seconds(best)) best = lag;
+    }
+    return best;
   }
 
-  // Decides on the number of blocks of a team, or on a queue. Returns why no kernel for all is faster than what they take apart,
-  // "" when one is, and nothing when there cannot be one.
-  std::optional<std::string> choose_form(double apart, Team& joined) {
+  // Decides on the number of blocks of a team, or on a queue. Returns why no kernel for all is faster than what they take apart, ""
+  // when one is.
+  std::string choose_form(double apart, Team& joined) {
     std::optional<double> best;
     const bool owned = tables_fit(joined);
     for (int cluster = 1; owned && cluster <= target_.max_cluster; cluster *= 2) {
@@ -474,25 +484,30 @@ class Grouper {
     joined.cached = cached(joined, joined.cluster);
     joined.queue = 0;
     const Flow f = flow(joined);
-    const double fits = room(joined, f);
-    if (const int lag = lag_of(joined, fits); lag > 0) {
-      const Queued queued = seconds_queued(joined, f, lag, fits);
-      const double s = queued.seconds(lag);
-      const bool faster =
-          join_ == Join::queues || (s < kQueueMargin * apart && (!best || s < kOwnedMargin * *best));
-      if (faster) {
-        joined.queue = lag;
-        joined.queued = queued;
-        joined.cluster = 1;
-        joined.cached = true;
-      }
-      if (faster || !best) best = s;
+    const Queued q = queued(joined, f);
+    // Blocks take tickets ahead, and some take longer than others. More teams cost little: with lags of 8, 12 and 16 gn_tail took 0.32,
+    // 0.31 and 0.31 ms. With few teams in all blocks wait: of 32 samples it took 0.109 ms with a lag of 8, and 0.104 as two kernels
+    // (H200, 2026-11).
+    constexpr int kLags = 3;
+    const auto most = static_cast<int>(std::clamp(q.teams / 4, 1.0, double{kMostLag}));
+    const int least_lag = best_lag(q, most);
+    const int lag = q.cached(least_lag) ? least_lag : std::min(most, kLags * least_lag);
+    const double s = q.seconds(lag);
+    const bool waits = (!q.cached(lag) && 2 * lag < kLags * least_lag) || 2 * lag < ahead(joined);
+    const bool pays = s < kQueueMargin * apart && s > kQueueLaunches * kLaunchSeconds && !waits;
+    if (join_ == Join::queues || (pays && (!best || s < *best))) {
+      joined.queue = lag;
+      joined.queued = q;
+      joined.cluster = 1;
+      joined.cached = q.cached(lag);
+      best = s;
     }
-    if (!best) return std::nullopt;
-    joined.seconds = *best;
-    if (joined.queue > 0 || (owned && *best < apart)) return "";
-    return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several", joined.size(),
-                       bytes_once(joined) / joined.size(), *best * 1e6, apart * 1e6);
+    joined.seconds = best.value_or(s);
+    if (joined.queue > 0 || (best && *best < apart)) return "";
+    const double least = std::min(s, joined.seconds);
+    return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several{}",
+                       joined.size(), bytes_once(joined) / joined.size(), least * 1e6, apart * 1e6,
+                       least < apart ? ", which are too near or too short for a queue" : "");
   }
 
   // ---- the result ----------------------------------------------------------------------------------------------------

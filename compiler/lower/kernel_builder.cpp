@@ -21,9 +21,9 @@ Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType res
   return r;
 }
 
-Handle KernelBuilder::exp_nonpositive(Handle x, DType type) {
+Handle KernelBuilder::exp_nonpositive(Handle x, DType type, bool coarse) {
   const Handle r = value(type, width(x));
-  append({Apply{r, ScalarOp::exp, {x}, true}});
+  append({Apply{r, ScalarOp::exp, {x}, true, coarse}});
   return r;
 }
 

@@ -23,7 +23,8 @@ class KernelBuilder final : public ScalarBuilder {
 
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
   Handle constant(const Scalar& value) override;
-  Handle exp_nonpositive(Handle x, DType type) override;
+  Handle exp_nonpositive(Handle x, DType type) override { return exp_nonpositive(x, type, false); }
+  Handle exp_nonpositive(Handle x, DType type, bool coarse);
   Handle sum_of_terms(std::span<const Handle> x, DType type) override;
   std::vector<Handle> replace_if(Handle condition, std::span<const Handle> values, DType type,
                                  const std::function<std::vector<Handle>()>& other) override;
@@ -61,6 +62,13 @@ class KernelBuilder final : public ScalarBuilder {
     k_.synchronizes = true;
   }
   void comment(std::string text) { append({kernel::Comment{std::move(text)}}); }
+  // A variable that is the block's number in the queue from here on.
+  IndexVar ticket(std::string name, std::int64_t extent, kernel::BufferId queue, kernel::ArrayId slot) {
+    const IndexVar v = var(std::move(name), extent);
+    append({kernel::Ticket{v, queue, slot}});
+    k_.synchronizes = true;
+    return v;
+  }
   void signal(kernel::BufferId buffer, const Index& offset) {
     append({kernel::Signal{buffer, offset}});
     k_.synchronizes = true;
@@ -93,11 +101,6 @@ class KernelBuilder final : public ScalarBuilder {
     nested({kernel::Turns{v, first.id, next, round, {}}}, body);
   }
   template <class F>
-  void tickets(const IndexVar& v, kernel::BufferId queue, kernel::ArrayId slots, F&& body) {
-    k_.persistent = k_.synchronizes = true;
-    nested({kernel::Tickets{v, queue, slots, {}}}, body);
-  }
-  template <class F>
   void when(Handle condition, F&& body) {
     if (condition == kernel::kNone) return body();
     nested({kernel::If{condition, {}}}, body);
@@ -119,7 +122,6 @@ class KernelBuilder final : public ScalarBuilder {
     blocks_.pop_back();
     if (auto* f = std::get_if<kernel::For>(&s.op)) f->body = std::move(inner);
     if (auto* t = std::get_if<kernel::Turns>(&s.op)) t->body = std::move(inner);
-    if (auto* t = std::get_if<kernel::Tickets>(&s.op)) t->body = std::move(inner);
     if (auto* i = std::get_if<kernel::If>(&s.op)) i->body = std::move(inner);
     append(std::move(s));
   }

@@ -84,7 +84,8 @@ Handles lift(const StageContext& stage, const Position& position, const Values& 
 Accumulator::Accumulator(const StageContext& stage, int r, std::string_view name)
     : stage_(stage), states_(stage), r_(r) {
   const Reduction& reduction = stage.reduction(r);
-  running_ = reduction.running();
+  running_ =
+      reduction.running(stage.schedule.unroll * (stage.schedule.lanes_reduced ? stage.schedule.vector : 1));
   types_ = running_ != nullptr ? running_->dtypes(reduction.dtype) : reduction.component_dtypes();
   arrays_ = states_.arrays(r, name, types_,
                            running_ != nullptr ? running_->start(reduction.dtype) : reduction.identity());

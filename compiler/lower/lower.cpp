@@ -165,32 +165,33 @@ class Lowering {
         {.name = "queue", .dtype = DType::i32, .elements = end, .written = true, .shared = true});
     out_.bindings.push_back({kNoNode, true, true});
     const auto queue = static_cast<kernel::BufferId>(k.buffers.size()) - 1;
-    const kernel::ArrayId slots = b_.array("slots", DType::i32, 2, kernel::Space::shared);
+    const kernel::ArrayId slot = b_.array("slot", DType::i32, 1, kernel::Space::shared);
 
-    const IndexVar b = b_.var("b", k.grid), t = b_.var("t", k.block),
-                   ticket = b_.var("ticket", order.tickets());
-    const auto one = [&] {
-      const IndexVar step = b_.let("step", order.steps, floordiv(Index::var(ticket), order.per_step));
-      const IndexVar at = b_.let("at", order.per_step, mod(Index::var(ticket), order.per_step));
-      for (std::size_t i = 0; i < group_.stages.size(); ++i) {
-        const TicketStage& s = order.stages[i];
-        const IndexBound place{Index::var(at), s.first, s.first + s.tickets};
-        const IndexBound team{Index::var(step), s.lag, s.lag + group_.teams()};
-        b_.when(b_.inside({place, team}), [&] { ticket_of(i, order, counters, queue, t, step, at); });
-      }
-    };
-    b_.loop(b, kernel::Level::grid,
-            [&] { b_.loop(t, kernel::Level::thread, [&] { b_.tickets(ticket, queue, slots, one); }); });
+    const IndexVar b = b_.var("b", k.grid), t = b_.var("t", k.block);
+    b_.loop(b, kernel::Level::grid, [&] {
+      b_.loop(t, kernel::Level::thread, [&] {
+        const Index ticket = Index::var(b_.ticket("ticket", k.grid, queue, slot));
+        const Index step = Index::var(b_.let("step", order.steps, floordiv(ticket, order.per_step)));
+        const Index at = Index::var(b_.let("at", order.per_step, mod(ticket, order.per_step)));
+        for (std::size_t i = 0; i < group_.stages.size(); ++i) {
+          const TicketStage& s = order.stages[i];
+          TicketPlace place = place_of(order, i, at);
+          place.where.push_back({step, s.lag, s.lag + group_.teams()});
+          b_.when(b_.inside(std::move(place.where)),
+                  [&] { ticket_of(i, order, counters, queue, t, step, place.part); });
+        }
+      });
+    });
     return std::move(out_);
   }
 
   void ticket_of(std::size_t i, const TicketOrder& order, const std::vector<std::int64_t>& counters,
-                 kernel::BufferId queue, const IndexVar& t, const IndexVar& step, const IndexVar& at) {
+                 kernel::BufferId queue, const IndexVar& t, const Index& step, const Index& at) {
     const TicketStage& s = order.stages[i];
     b_.at(kNoNode);
     b_.comment("stage " + group_.stages[i].name);
-    const IndexVar team = b_.let("team", group_.teams(), Index::var(step) - Index(s.lag));
-    const IndexVar part = b_.let("part", s.tickets, Index::var(at) - Index(s.first));
+    const IndexVar team = b_.let("team", group_.teams(), step - Index(s.lag));
+    const IndexVar part = b_.let("part", s.tickets, at);
     for (const int p : s.waits_for) {
       const auto giver = static_cast<std::size_t>(p);
       b_.wait(queue, Index::var(team) + Index(counters[giver]),

@@ -47,7 +47,7 @@ Handle load_value(const StageContext& stage, const Position& position, const Exp
            std::any_of(vars.begin(), vars.end(), [&](const IndexVar& v) { return e.index.uses(v.id); });
   };
   if (moves_with(stage.region.kept))
-    bounds.insert(bounds.end(), position.domain_bounds().begin(), position.domain_bounds().end());
+    bounds.insert(bounds.end(), position.load_bounds().begin(), position.load_bounds().end());
   if (step != nullptr && moves_with(stage.region.reduced))
     bounds.insert(bounds.end(), step->bounds.begin(), step->bounds.end());
   // A bound that the address does not depend on need not guard it. One that is the same in all of a step may

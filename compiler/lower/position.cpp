@@ -22,8 +22,12 @@ Position::Position(const StageContext& stage, const Index& block) : stage_(stage
   Index flat = at * s.threads_kept + stage.place.thread_kept;
   Index bound = flat;
   if (!s.lanes_reduced) {
+    const bool whole = region.domains() % s.vector == 0;
+    bound = whole ? flat * s.vector : flat * s.vector + stage.lane;
+    // Who has no domain goes over another one, so that only what is stored has a mask.
+    wraps_ = whole && !IndexBound{bound, 0, region.domains()}.always();
+    if (wraps_) flat = mod(flat, region.domains() / s.vector);
     flat = flat * s.vector + stage.lane;
-    bound = region.domains() % s.vector == 0 ? flat - stage.lane : flat;
   }
   spread(region.outer, stage.place.outer, kept_);
   spread(region.kept, flat, kept_);

@@ -34,6 +34,8 @@ class Position {
   const Index& block() const { return block_; }
   // Where the thread has a domain, if it may have none.
   const std::vector<IndexBound>& domain_bounds() const { return domain_bounds_; }
+  // Where what belongs to a domain may be loaded.
+  const std::vector<IndexBound>& load_bounds() const { return wraps_ ? none_ : domain_bounds_; }
 
   // An expression over variables of the region. Without a step: over kept ones.
   Index at(const Index& e, const Step* step) const;
@@ -56,7 +58,8 @@ class Position {
   const StageContext& stage_;
   Index block_;
   std::vector<std::pair<std::int32_t, Index>> kept_;  // region variable -> kernel index
-  std::vector<IndexBound> domain_bounds_;
+  std::vector<IndexBound> domain_bounds_, none_;
+  bool wraps_ = false;  // a thread without a domain goes over that of another one
 };
 
 }  // namespace bz::compiler

@@ -74,7 +74,7 @@ Handle Values::evaluate(ExprId id, Step* step) {
       std::vector<Handle> args;
       for (const ExprId o : e.operands) args.push_back(of(o, step));
       if (e.op == ScalarOp::exp && is_below_maximum(e.operands[0]))
-        return b_.exp_nonpositive(args[0], e.dtype);
+        return b_.exp_nonpositive(args[0], e.dtype, e.coarse);
       const bool rounds = e.op == ScalarOp::cast && e.cast != e.dtype;
       const Handle r = b_.apply(e.op, args, e.op == ScalarOp::cast ? e.cast : e.dtype);
       return rounds ? b_.apply(ScalarOp::cast, std::array{r}, e.dtype) : r;

@@ -69,7 +69,7 @@ std::optional<Schedule> stretch_candidate(const Region& region, const Target& ta
 
 }  // namespace
 
-std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team) {
+std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, bool queued) {
   std::vector<Schedule> out;
   if (const std::optional<Schedule> s = stretch_candidate(region, target, full)) out.push_back(*s);
   const std::int64_t size = region.domain_size(), columns = region.domains() * region.teams();
@@ -79,14 +79,15 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
   for (const Access& a : accesses(region)) bytes += static_cast<double>(a.bytes());
   // By how much more arithmetic takes than moving the data.
   constexpr double kComputes = 1.5;
-  const bool computes = region.phases() == 1 &&
+  const bool computes = !queued && region.phases() == 1 &&
                         arithmetic_seconds(region, target) > kComputes * bytes / target.dram_bytes_per_second;
   for (const int widest : {full, std::max(1, full / 4)}) {
     Schedule s;
     s.vector = widest;
     // Every lane has partial results of its own, so narrow vectors leave more registers for loads in flight: 8 bytes took
     // 444 us where 16 took 473, in the logsumexp kernel of gn_tail. Where arithmetic takes longer than loading, as there, a lane
-    // each with twice as many elements between two combinations is 2 % faster still (H200, 2026-11).
+    // each with twice as many elements between two combinations is 2 % faster still, but in a queue, beside others that load, 3 %
+    // slower (H200, 2026-11).
     if (!region.reduced.empty()) s.vector = std::max(1, widest / (region.phases() > 1 || computes ? 4 : 2));
     if (region.kept.size() > 1) {
       while (inner % s.vector != 0) s.vector /= 2;

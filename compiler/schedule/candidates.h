@@ -26,8 +26,8 @@ inline int power_at_most(std::int64_t n) {
 // when the domain stays in registers, threads exchange what they have found `exchanges` times.
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team,
                                      int exchanges);
-// Threads along a kept variable; more threads share a domain when there are too few columns.
-std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, int team);
+// Threads along a kept variable; more threads share a domain when there are too few columns. `queued`: beside other stages of a queue.
+std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, bool queued);
 // What is contiguous along two kept variables; none where tiles would not gain.
 std::vector<Schedule> tile_candidates(const Region& region, const std::vector<Access>& all,
                                       const Target& target);

@@ -9,6 +9,7 @@
 #include "compiler/fuse/cost.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/predict.h"
+#include "compiler/schedule/queue.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -43,11 +44,19 @@ Choice judge(const Forms& forms, std::vector<Schedule> schedules, const Target& 
   for (Schedule& s : schedules) {
     if (bounds.threads != 0) set_threads(s, forms.region(), bounds.threads);
     s.queue = bounds.queue;
+    // Few threads read beside those that compute: gn_tail took 0.30 ms so, 0.33 with half as many elements on their way.
+    constexpr int kQueueElements = 32;
+    if (s.queue > 0 && s.lanes_reduced && s.keep == Keep::nothing)
+      s.unroll = std::max(s.unroll, std::min(kMostUnroll, kQueueElements / s.vector));
     if (std::find(seen.begin(), seen.end(), s) != seen.end()) continue;
     seen.push_back(s);
     const Region& form = forms.of(s);
     if (std::optional<std::string> why = refuse(form, s, target)) {
       all.refused.push_back({s, std::move(*why)});
+    } else if (const std::int64_t n = registers_of(form, s);
+               bounds.queue > 0 && s.keep == Keep::registers && n > kQueueRegisters) {
+      all.refused.push_back(
+          {s, fmt::format("{} registers a thread, the stages of a queue have {}", n, kQueueRegisters)});
     } else {
       all.candidates.push_back({s, predict(form, s, target, bounds)});
     }
@@ -124,7 +133,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const Region& resident_form = forms.resident() != nullptr ? *forms.resident() : region;
   const auto list = [&](const Region& form) {
     return rows ? row_candidates(form, target, full, bounds.team, exchanges_of(resident_form))
-                : column_candidates(form, target, full, bounds.team);
+                : column_candidates(form, target, full, bounds.queue > 0);
   };
   std::vector<Schedule> candidates = list(region);
   if (const Region* resident = forms.resident(); rows && resident != nullptr && region.phases() == 1) {

@@ -118,7 +118,8 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       if (r.phase != static_cast<int>(phase)) continue;
       if (r.over != Over::threads)
         work.instructions +=
-            elements * (element_instructions(region, r) + instructions_to_combine(region, r) / folded +
+            elements * (element_instructions(region, r) +
+                        instructions_to_take_in(region, r, static_cast<int>(folded)) / folded +
                         part * kMaskInstructions);
       if (!r.exchanges()) continue;
       work.exchanging += exchange_instructions(region, s, e, r);

@@ -11,8 +11,8 @@ namespace {
 
 // A stage has few tickets when another has so many times as many.
 constexpr std::int64_t kFew = 8;
-// Bytes that a ticket moves, at most: what blocks are at is in L2 together.
-constexpr double kMostTicketBytes = 128 << 10;
+// Bytes that are worth a ticket.
+constexpr double kTicketBytes = 32 << 10;
 
 bool gives(const Region& from, const Region& to) {
   return std::any_of(from.roots.begin(), from.roots.end(), [&](const Root& r) {
@@ -78,12 +78,14 @@ TicketOrder order_of(const Group& group, std::span<const Schedule> schedules) {
       for (std::size_t q = 0; q < p; ++q) after[i][q] = after[i][q] || after[p][q];
     }
   }
-  for (const bool last : {false, true}) {
-    for (TicketStage& s : order.stages) {
-      if (few(s) != last) continue;
-      s.first = order.per_step;
-      order.per_step += s.tickets;
-    }
+  for (const TicketStage& s : order.stages) {
+    if (!few(s)) order.spread += s.tickets;
+  }
+  order.per_step = order.spread;
+  for (TicketStage& s : order.stages) {
+    if (!few(s)) continue;
+    s.first = order.per_step;
+    order.per_step += s.tickets;
   }
   int lag = 0;
   for (const TicketStage& s : order.stages) {
@@ -98,20 +100,42 @@ TicketOrder order_of(const Group& group, std::span<const Schedule> schedules) {
   return order;
 }
 
-std::vector<std::int64_t> ticket_blocks(const Group& group, std::span<const Choice> choices,
-                                        const Target& target) {
-  double step = 0;
-  int resident = target.blocks_per_multiprocessor;
-  for (std::size_t i = 0; i < group.stages.size(); ++i) {
-    step += bytes_of(group.stages[i]);
-    resident = std::min(resident, resident_blocks(group.stages[i], choices[i].schedule, target));
+// Of n tickets spread among N places, a n / N stand before place a.
+TicketPlace place_of(const TicketOrder& order, std::size_t stage, const Index& at) {
+  const TicketStage& s = order.stages[stage];
+  if (s.first >= 0) return {{{at, s.first, s.first + s.tickets}}, at - Index(s.first)};
+  TicketPlace place{{{at, 0, order.spread}}, at};
+  std::int64_t left = order.spread;  // places of this and later stages; `part` is which of them
+  for (std::size_t i = 0; i <= stage; ++i) {
+    const TicketStage& other = order.stages[i];
+    if (other.first >= 0 || other.tickets == left) continue;
+    const Index before = floordiv(place.part * other.tickets, left);
+    const Index through = floordiv((place.part + Index(1)) * other.tickets, left);
+    const std::int64_t here = i == stage ? 1 : 0;
+    place.where.push_back({through - before, here, here + 1});
+    place.part = i == stage ? before : place.part - before;
+    left -= other.tickets;
   }
-  const double bytes = std::min(
-      kMostTicketBytes, step * group.queue / (static_cast<double>(resident) * target.multiprocessors));
+  return place;
+}
+
+int blocks_together(const Group& group, std::span<const Schedule> schedules, const Target& target) {
+  std::int64_t blocks = target.registers_per_multiprocessor / (kQueueRegisters * threads_of(schedules[0]));
+  for (std::size_t i = 0; i < group.stages.size(); ++i) {
+    if (schedules[i].keep == Keep::registers)
+      blocks = std::min(blocks, blocks_by_registers(group.stages[i], schedules[i], target));
+  }
+  const int most = std::min(target.blocks_per_multiprocessor,
+                            target.threads_per_multiprocessor / threads_of(schedules[0]));
+  return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, std::max(1, most)));
+}
+
+std::vector<std::int64_t> ticket_blocks(const Group& group, std::span<const Choice> choices) {
   std::vector<std::int64_t> blocks;
   for (std::size_t i = 0; i < group.stages.size(); ++i) {
     const std::int64_t all = extent_of(group.stages[i], choices[i].schedule).blocks;
-    blocks.push_back(even(all, bytes * static_cast<double>(all) / std::max(1.0, bytes_of(group.stages[i]))));
+    blocks.push_back(
+        even(all, kTicketBytes * static_cast<double>(all) / std::max(1.0, bytes_of(group.stages[i]))));
   }
   return blocks;
 }

@@ -152,6 +152,21 @@ std::optional<Softmax> find_softmax(const Region& r, int maximum) {
   return found.quotients.empty() ? std::nullopt : std::optional(found);
 }
 
+// Whether an expression is only rounded to 16 bits: stored so by all roots, which are narrow, or cast.
+bool is_only_rounded(const Region& r, ExprId id) {
+  const auto takes = [&](const std::vector<ExprId>& operands) {
+    return std::find(operands.begin(), operands.end(), id) != operands.end();
+  };
+  const auto rounds = [](const Expr& e) {
+    return e.kind == Expr::Kind::map && e.op == ScalarOp::cast &&
+           (e.cast == DType::bf16 || e.cast == DType::f16);
+  };
+  return std::all_of(r.exprs.begin(), r.exprs.end(),
+                     [&](const Expr& e) { return !takes(e.operands) || rounds(e); }) &&
+         std::none_of(r.reductions.begin(), r.reductions.end(),
+                      [&](const Reduction& k) { return takes(k.operands); });
+}
+
 }  // namespace
 
 // exp(x - m) / s is exp(x - own) times exp(own - m) / s, which has one value a thread: the error of the product is far below the
@@ -183,6 +198,9 @@ bool exchange_once(Region& r) {
                                .over = Over::threads});
     at(found->s).reduction = at(found->m).reduction = at(m).reduction;
     at(found->s).component = 1;
+    // Beside 1, or below a root, the error of a coarse one could be all that is left.
+    at(e).coarse = std::all_of(found->quotients.begin(), found->quotients.end(),
+                               [&](ExprId quotient) { return is_only_rounded(r, quotient); });
     const ExprId factor = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {own, found->m})});
     const ExprId scale = a.map(ScalarOp::div, {factor, found->s});
     for (const ExprId quotient : found->quotients) {

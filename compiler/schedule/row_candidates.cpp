@@ -193,17 +193,21 @@ class RowCandidates {
 
   // Of 16 bits: blocks as small as a cluster of 16 allows with 128 elements a thread, and no more of them than leave it 64. In registers
   // stay 32 of more than 64 elements, 48 of so many where many blocks share a row; the rest in shared memory, where it takes half the
-  // room. Shares of the copy speed, before and so: softmax of 16384 bf16 91 and 101 %, of 65536 83 and 96, of 262144 77 and 84, of
-  // 2^20 52 and 74; log_softmax 98 and 101, 95 and 98, 87 and 90, 68 and 83. Rows that are not aligned have masks beside their
-  // elements, so that fewer blocks share one: softmax of 30522 70 and 90 %, log_softmax by one block 90 and 95 (H200, 2026-11).
+  // room. Exponentials that are needed again take registers to interleave, so that a thread has up to 256 elements where it cannot be
+  // as few as 64, and 80 of them there (48 of the 256 threads that longer rows need). Shares of the copy speed, before and so: softmax
+  // of 16384 bf16 91 and 101 %, of 65536 83 and 98, of 393216 75 and 87, of 2^20 52 and 73; log_softmax 98 and 101, 95 and 98 of the
+  // first two, of 262144 87 and 90, of 2^20 68 and 83. Rows that are not aligned have masks beside their elements, so that fewer
+  // blocks share one: softmax of 30522 70 and 90 %, log_softmax by one block 90 and 95 (H200, 2026-11).
   void add_exponentials_of_long_rows() {
     if (!narrow() || !heavy_ || size_ < kOfCluster || most_cluster_ == 1) return;
     const bool aligned = size_ % first_.vector == 0;
-    const std::int64_t most = aligned ? 64 : kMostSpilled;
+    const std::int64_t by_thread = exponentials_again_ ? 2 * kMostSpilled : kMostSpilled;
+    std::int64_t most = aligned ? 64 : kMostSpilled;
     Schedule s = first_;
     s.keep = Keep::registers;
     int threads = kLeastThreads;
-    while (threads < 512 && each(threads, most_cluster_) > kMostSpilled) threads *= 2;
+    while (threads < 512 && each(threads, most_cluster_) > by_thread) threads *= 2;
+    if (each(threads, most_cluster_) > most) most = by_thread;
     while (s.cluster < most_cluster_ && each(threads, s.cluster) > most) s.cluster *= 2;
     if (!aligned && !exponentials_again_ && each(2 * threads, 1) <= kMostSpilled) {
       threads *= 2;
@@ -213,7 +217,7 @@ class RowCandidates {
     if (!aligned) {
       if (exponentials_again_) registers = 80;
     } else if (each(threads, s.cluster) > 64) {
-      registers = 32;
+      registers = !exponentials_again_ ? 32 : threads == kLeastThreads ? 80 : 48;
     } else if (s.cluster > 2) {
       registers = 48;
     }
@@ -330,8 +334,9 @@ class RowCandidates {
     }
     // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
     constexpr std::int64_t kFewChunks = 16;
-    const bool running = std::any_of(region_.reductions.begin(), region_.reductions.end(),
-                                     [](const Reduction& r) { return r.running() != nullptr; });
+    const bool running = std::any_of(
+        region_.reductions.begin(), region_.reductions.end(),
+        [](const Reduction& r) { return r.monoid == Monoid::max_sumexp && r.running(kChunk) != nullptr; });
     if (running) return add_running(s);
     const int few = size_ <= kShort ? 4 : 8;
     const int most = narrow() ? 256 : 512;

@@ -67,13 +67,14 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
                       group.name, to_string(*s), region.name, lag));
     }
     group.queue = lag = s->queue;
+    group.cached = group.queued.cached(lag);
   }
   Bounds bounds{.team = group.cluster, .staged = true, .queue = group.queue};
   int threads = kLeastThreads;
   for (const Region& region : group.stages) {
     if (const std::optional<Schedule> s = forced(region.name)) {
       bounds.threads = threads_of(*s);
-    } else {
+    } else if (group.queue == 0) {  // small blocks of a queue come and go with their tickets
       threads = std::max(threads, threads_of(choose(Forms(region), left, bounds).schedule));
     }
   }
@@ -116,7 +117,7 @@ std::vector<Choice> choose_stages(Group& group, const Target& target,
                       group.name, to_string(*s), region.name, threads_of(*s), bounds.threads));
     }
   }
-  if (group.queue > 0) group.ticket_blocks = ticket_blocks(group, choices, target);
+  if (group.queue > 0) group.ticket_blocks = ticket_blocks(group, choices);
   return choices;
 }
 

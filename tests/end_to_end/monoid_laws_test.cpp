@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <functional>
 
 #include "harness.h"
 #include "ir/monoid.h"
@@ -376,6 +378,44 @@ TEST_CASE("monoids: the running form and aligned states give the state of all el
   }
   CHECK(some_run);
   CHECK(some_align);
+}
+
+TEST_CASE("monoids: the running form of moments loses nothing where its pivot is a bad one") {
+  constexpr int kCount = 4000;
+  const Law law(info(Monoid::moments), DType::f32);
+  const auto noise = [](int i) {
+    return std::sin(12.9898 * i) * 43758.5453 - std::floor(std::sin(12.9898 * i) * 43758.5453);
+  };
+  const std::vector<std::pair<const char*, std::function<double(int)>>> rows = {
+      {"an outlier first", [&](int i) { return i == 0 ? 1e6 : noise(i); }},
+      {"an outlier in the middle", [&](int i) { return i == 2000 ? -1e7 : noise(i); }},
+      {"far from 0", [&](int i) { return 1e6 + noise(i); }},
+      {"a step", [&](int i) { return (i < 1000 ? 0 : 1000) + noise(i); }},
+      {"a ramp", [&](int i) { return i + noise(i); }},
+      {"growing", [&](int i) { return std::exp(0.004 * i) * noise(i); }},
+      {"mostly 0", [&](int i) { return i % 97 == 0 ? noise(i) : 0; }},
+      {"two values far apart", [&](int i) { return i % 2 == 0 ? 1e5 : -1e5; }},
+      {"one value", [](int) { return 0.1; }},
+      {"one large value", [](int) { return 3e18; }},
+      {"one tiny value", [](int) { return 1.3e-30; }},
+      {"large values", [&](int i) { return 1.5e18 * (1 + 1e-3 * noise(i)); }},
+      {"tiny", [&](int i) { return 1e-24 * noise(i); }}};
+  for (const auto& [what, element] : rows) {
+    std::vector<Scalar> x;
+    for (int i = 0; i < kCount; ++i) x.push_back(Scalar::of(DType::f32, round_to(DType::f32, element(i))));
+    double mean = 0, squares = 0;
+    for (const Scalar& v : x) mean += v.f / kCount;
+    for (const Scalar& v : x) squares += (v.f - mean) * (v.f - mean);
+    for (const std::size_t size : {4, 8, 16, 32}) {
+      const State s = law.run(x, size, false);
+      INFO(what << ", chunks of " << size << ": " << text(s) << ", mean " << mean << ", squares " << squares);
+      CHECK(s[0].f == kCount);
+      CHECK(std::fabs(s[1].f + s[2].f - mean) <=
+            2e-6 * std::sqrt(squares / kCount) + 1e-7 * std::fabs(mean) * 1e-3);
+      CHECK(s[3].f >= 0);
+      CHECK(std::fabs(s[3].f - squares) <= 2e-5 * squares + 1e-44 * kCount + 1e-26 * mean * mean * kCount);
+    }
+  }
 }
 
 TEST_CASE("monoids: (-inf, 0) merged with (-inf, 0) is (-inf, 0)") {

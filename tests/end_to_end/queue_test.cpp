@@ -11,12 +11,13 @@ using namespace bz::end_to_end;  // NOLINT
 
 namespace {
 
-// Many multiprocessors for few samples, no clusters, memory so slow that launches cost nothing, and an L2 of little more than
+// Many multiprocessors, with room for a block each, for few samples, no clusters, memory so slow that launches cost nothing, and an L2 of little more than
 // a sample.
 Target small_machine(std::int64_t l2_bytes) {
   Target t = *parse_target("sim");
   t.multiprocessors = 16;
   t.max_cluster = 1;
+  t.registers_per_multiprocessor = 16384;  // of a block
   t.l2_bytes = 3 * l2_bytes / 2;
   t.dram_bytes_per_second = 1e7;
   return t;
@@ -40,7 +41,6 @@ void check_queue(const Sample& p, std::size_t stages, const std::string& schedul
   REQUIRE(c.kernels.size() == 1);
   CHECK(c.kernels[0].group.queue > 0);
   CHECK(c.kernels[0].group.stages.size() == stages);
-  CHECK(c.kernels[0].kernel.persistent);
   for (const std::uint64_t seed : {1, 2, 3}) {
     Options options;
     options.target = small_machine(p.l2_bytes);
@@ -130,16 +130,76 @@ TEST_CASE("a ticket waits for tickets of lower numbers alone") {
       CHECK(group.queue == lag);
       const TicketOrder order = order_of(group, c.kernels[0].schedules());
       CHECK(order.tickets() == c.kernels[0].kernel.grid);
-      for (std::int64_t team = 0; team < group.teams(); ++team) {
-        for (const TicketStage& s : order.stages) {
-          for (const int other : s.waits_for) {
-            const TicketStage& giver = order.stages[static_cast<std::size_t>(other)];
-            const std::int64_t last = (team + giver.lag) * order.per_step + giver.first + giver.tickets - 1;
-            CHECK(last < (team + s.lag) * order.per_step + s.first);
-          }
+      // By stage and team, the tickets as the kernel finds them.
+      std::vector<std::vector<std::vector<std::int64_t>>> found(
+          order.stages.size(),
+          std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(group.teams())));
+      const IndexVar at{1, order.per_step};
+      for (std::size_t i = 0; i < order.stages.size(); ++i) {
+        const TicketStage& s = order.stages[i];
+        const TicketPlace place = place_of(order, i, Index::var(at));
+        for (std::int64_t ticket = 0; ticket < order.tickets(); ++ticket) {
+          const auto value = [&](std::int32_t) { return ticket % order.per_step; };
+          const std::int64_t team = ticket / order.per_step - s.lag;
+          const bool here = std::all_of(place.where.begin(), place.where.end(), [&](const IndexBound& b) {
+            return b.lo <= b.e.evaluate(value) && b.e.evaluate(value) < b.hi;
+          });
+          if (!here || team < 0 || team >= group.teams()) continue;
+          auto& tickets = found[i][static_cast<std::size_t>(team)];
+          CHECK(place.part.evaluate(value) == static_cast<std::int64_t>(tickets.size()));
+          tickets.push_back(ticket);
+        }
+      }
+      for (std::size_t i = 0; i < order.stages.size(); ++i) {
+        for (std::size_t team = 0; team < found[i].size(); ++team) {
+          REQUIRE(found[i][team].size() == static_cast<std::size_t>(order.stages[i].tickets));
+          for (const int other : order.stages[i].waits_for)
+            CHECK(found[static_cast<std::size_t>(other)][team].back() < found[i][team].front());
         }
       }
     }
+  }
+}
+
+TEST_CASE("the tickets of a step are spread over its places, one each") {
+  const std::vector<std::vector<std::int64_t>> counts = {{5},        {1, 1},      {16, 63},
+                                                         {5, 7, 11}, {1, 100, 3}, {8, 8, 8, 9}};
+  for (const std::vector<std::int64_t>& tickets : counts) {
+    TicketOrder order;
+    for (const std::int64_t n : tickets) {
+      TicketStage s;
+      s.tickets = n;
+      order.spread += n;
+      order.stages.push_back(s);
+    }
+    TicketStage few;
+    few.tickets = 2;
+    few.first = order.spread;
+    order.stages.push_back(few);
+    order.per_step = order.spread + few.tickets;
+    const Index at = Index::var({1, order.per_step});
+    std::vector<std::int64_t> next(order.stages.size(), 0);
+    for (std::int64_t place = 0; place < order.per_step; ++place) {
+      int here = 0;
+      for (std::size_t i = 0; i < order.stages.size(); ++i) {
+        const TicketPlace p = place_of(order, i, at);
+        const auto value = [&](std::int32_t) { return place; };
+        const bool is_here = std::all_of(p.where.begin(), p.where.end(), [&](const IndexBound& b) {
+          return b.lo <= b.e.evaluate(value) && b.e.evaluate(value) < b.hi;
+        });
+        if (!is_here) continue;
+        ++here;
+        CHECK(p.part.evaluate(value) == next[i]++);
+        // Spread: never further from its share of the places than one for each stage.
+        if (order.stages[i].first < 0) {
+          const double share =
+              static_cast<double>(place * order.stages[i].tickets) / static_cast<double>(order.spread);
+          CHECK(std::fabs(share - static_cast<double>(next[i])) <= static_cast<double>(tickets.size()));
+        }
+      }
+      CHECK(here == 1);
+    }
+    for (std::size_t i = 0; i < order.stages.size(); ++i) CHECK(next[i] == order.stages[i].tickets);
   }
 }
 
@@ -149,32 +209,52 @@ TEST_CASE("a kernel whose threads could take queues differently is wrong") {
   const auto problem = [&](auto change) {
     kernel::Kernel wrong = k;
     auto& threads = std::get<kernel::For>(wrong.body.at(0).op).body;
-    auto& tickets = std::get<kernel::For>(threads.at(0).op).body;
-    change(wrong, std::get<kernel::Tickets>(tickets.at(0).op));
+    auto& body = std::get<kernel::For>(threads.at(0).op).body;
+    change(wrong, body);
     const std::vector<std::string> problems = kernel::verify(wrong);
     return problems.empty() ? "" : problems.front();
   };
   const auto thread = [](const kernel::Kernel& w) {
     return std::get<kernel::For>(std::get<kernel::For>(w.body.at(0).op).body.at(0).op).var;
   };
-  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Tickets&) { w.persistent = false; }),
-             Catch::Contains("tickets in a kernel that is not persistent"));
-  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Tickets&) { w.buffers.back().shared = false; }),
+  const auto ticket = [](kernel::Block& body) -> kernel::Ticket& {
+    return std::get<kernel::Ticket>(body.at(0).op);
+  };
+  CHECK_THAT(problem([&](kernel::Kernel&, kernel::Block& body) { ++ticket(body).var.extent; }),
+             Catch::Contains(fmt::format("{} tickets for {} blocks", k.grid + 1, k.grid)));
+  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Block&) { w.buffers.back().shared = false; }),
              Catch::Contains("queue is no queue"));
-  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Tickets& t) {
-               t.body.insert(t.body.begin(), {kernel::Wait{t.queue, mod(Index::var(thread(w)), 2), 1}});
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Block& body) {
+               w.arrays[static_cast<std::size_t>(ticket(body).slot)].elements = 2;
+             }),
+             Catch::Contains("slot is no shared i32"));
+  CHECK_THAT(problem([](kernel::Kernel&, kernel::Block& body) { body.push_back(body.at(0)); }),
+             Catch::Contains("a block with several tickets"));
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Block& body) {
+               w.vars.push_back("again");
+               const IndexVar again{static_cast<std::int32_t>(w.vars.size()) - 1, 2};
+               body.at(0) = {kernel::For{again, kernel::Level::serial, {body.at(0)}, 1}};
+             }),
+             Catch::Contains("a block with several tickets"));
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Block& body) {
+               const kernel::BufferId queue = ticket(body).queue;
+               body.push_back({kernel::Wait{queue, mod(Index::var(thread(w)), 2), 1}});
              }),
              Catch::Contains("a place in queue that differs between threads"));
-  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Tickets& t) {
-               w.values.push_back({DType::boolean, 1});
-               const auto condition = static_cast<kernel::ValueId>(w.values.size()) - 1;
-               t.body.insert(t.body.begin(),
-                             {{kernel::Inside{condition, {{Index::var(thread(w)), 0, 1}}}},
-                              {kernel::If{condition, {{kernel::Signal{t.queue, Index(0)}}}}}});
+  const auto under_condition = [&](kernel::Kernel& w, kernel::Block& body, kernel::Stmt s) {
+    w.values.push_back({DType::boolean, 1});
+    const auto condition = static_cast<kernel::ValueId>(w.values.size()) - 1;
+    body.push_back({kernel::Inside{condition, {{Index::var(thread(w)), 0, 1}}}});
+    body.push_back({kernel::If{condition, {std::move(s)}}});
+  };
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Block& body) {
+               under_condition(w, body, {kernel::Signal{ticket(body).queue, Index(0)}});
              }),
              Catch::Contains("a signal under a condition"));
-  CHECK_THAT(problem([](kernel::Kernel& w, kernel::Tickets& t) {
-               t.body.insert(t.body.begin(), {kernel::Signal{t.queue, Index(w.buffers.back().elements)}});
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Block& body) { under_condition(w, body, body.at(0)); }),
+             Catch::Contains("a ticket under a condition"));
+  CHECK_THAT(problem([&](kernel::Kernel& w, kernel::Block& body) {
+               body.push_back({kernel::Signal{ticket(body).queue, Index(w.buffers.back().elements)}});
              }),
              Catch::Contains("is outside its"));
 }
@@ -192,10 +272,11 @@ TEST_CASE("the lag of a queue is for queues") {
   CHECK_THROWS_WITH(
       compiled(tail(6, 17), "logsumexp_1: lanes=kept,kept=128; logsumexp_1: lanes=kept,kept=64"),
       Catch::Contains("logsumexp_1 is named twice"));
-  CHECK_THROWS_WITH(parse_schedule("queue=17"), Catch::Contains("queue=17 is not 0 or a number from 1 to 16"));
+  CHECK_THROWS_WITH(parse_schedule("queue=17"),
+                    Catch::Contains("queue=17 is not 0 or a number from 1 to 16"));
 }
 
-TEST_CASE("large samples are queues by hand where waiting takes longer than reading again") {
+TEST_CASE("large samples are a queue where one stage computes while another reads, and by hand") {
   const auto kernels = [](const std::string& text, const char* target, const std::string& schedule = "") {
     CompileOptions options;
     options.target = *parse_target(target);
@@ -207,17 +288,21 @@ TEST_CASE("large samples are queues by hand where waiting takes longer than read
       "graph t { %x = input f32[128, 64, 126, 126] %gamma = input f32[64] %beta = input f32[64]"
       " %n = group_norm %x, %gamma, %beta {groups = 16} %t = tanh %n %h = hardswish %t %r = add %x, %h"
       " %y = logsumexp %r {axes = [1]} output %y }";
-  // On an H200 blocks would wait for longer than reading again takes; the reason is there, and by hand there is one.
-  const Compilation apart = kernels(tail, "sm_90");
-  CHECK(apart.kernels.size() == 2);
+  const Compilation queue = kernels(tail, "sm_90");
+  REQUIRE(queue.kernels.size() == 1);
+  CHECK(queue.kernels[0].group.queue > 8);
+  CHECK_FALSE(queue.kernels[0].group.cached);
+  // Where all wait for memory, nothing is gained; the reason is there.
+  const std::string reads =
+      "graph n { %x = input f32[16, 64, 256, 256] %y = layer_norm %x {axes = [1, 2, 3]} output %y }";
+  const Compilation apart = kernels(reads, "sm_90");
+  CHECK(apart.kernels.size() == 3);
   CHECK_THAT(apart.explain(), Catch::Contains("us in one kernel") && Catch::Contains("us in several"));
   const Compilation by_hand =
       kernels(tail, "sm_90", "logsumexp_1: lanes=kept,vector=2,kept=256,unroll=8,queue=2");
   REQUIRE(by_hand.kernels.size() == 1);
   CHECK(by_hand.kernels[0].group.queue == 2);
-  const Compilation norm =
-      kernels("graph n { %x = input f32[16, 64, 256, 256] %y = layer_norm %x {axes = [1, 2, 3]} output %y }",
-              "sm_90", "layer_norm_2: lanes=kept,vector=4,kept=256,queue=1");
+  const Compilation norm = kernels(reads, "sm_90", "layer_norm_2: lanes=kept,vector=4,kept=256,queue=1");
   REQUIRE(norm.kernels.size() == 1);
   CHECK(norm.kernels[0].group.queue == 1);
   CHECK(norm.kernels[0].group.stages.size() == 3);

@@ -295,6 +295,53 @@ TEST_CASE("16-bit softmax whose exponentials and sum are needed otherwise too, o
   }
 }
 
+TEST_CASE("softmax that is stored in 16 bits is right to their precision, however small") {
+  for (const DType t : {DType::bf16, DType::f16}) {
+    for (const std::int64_t width : {1024, 1027, 4096}) {
+      for (const std::string_view rest :
+           {"reduced=32,unroll=2,keep=registers", "reduced=64,unroll=1,keep=registers",
+            "reduced=32,unroll=2,cluster=2,keep=registers", "reduced=32,unroll=2,spill=2,keep=registers",
+            "reduced=32,unroll=2,cluster=2,spill=1,keep=registers"}) {
+        const ir::Graph g = pipeline("%y = softmax %x {axes = [1]}", t, 9, width);
+        Options options;
+        options.schedule = fmt::format("lanes=reduced,vector=8,{}", rest);
+        if (!serves(g, options.schedule)) continue;
+        options.judge = [](const std::string&, const HostTensor& got, const ReferenceTensor& expected) {
+          const Comparison c = compare(got, expected);
+          return c.max_ulp <= 1 ? std::string() : to_string(c);
+        };
+        INFO(name(t) << ", width " << width << ", " << options.schedule);
+        check(g, options);
+        options.inputs["x"] = wandering_rows(t, width);
+        check(g, options);
+      }
+    }
+  }
+}
+
+TEST_CASE("what softmax lacks to 1 is not made of coarse exponentials") {
+  HostTensor x{{DType::f32, {4, 1024}}};
+  for (std::int64_t i = 0; i < 4 * 1024; ++i)
+    x.set(i, Scalar::of(DType::f32,
+                        i % 1024 == 100 + i / 1024 ? 18.0 + 0.37 * static_cast<double>(i / 1024) : 0));
+  for (const std::string_view rest : {"%q = sub 1, %p %s = sqrt %q", "%s = log %p", "%s = sub %p, 1"}) {
+    const ir::Graph g =
+        parse(fmt::format("graph g {{ %x = input f32[4, 1024] %p = softmax %x {{axes = [1]}} {} %y = cast %s "
+                          "{{dtype = bf16}} output %y }}",
+                          rest));
+    Options options;
+    options.schedule = "lanes=reduced,vector=4,reduced=64,unroll=2,keep=registers";
+    options.inputs["x"] = x;
+    INFO(rest);
+    const Tensors out = run(compile_for_sim(g, options), options.inputs, options);
+    for (std::int64_t i = 0; i < 4 * 1024; ++i) {
+      const double y = out.at("y").value(i);
+      CHECK_FALSE(std::isnan(y));
+      if (rest.find("sqrt") == std::string_view::npos) CHECK(y <= 0);
+    }
+  }
+}
+
 TEST_CASE("exponentials down columns, relative to pivots that lanes follow") {
   for (const DType t : {DType::f32, DType::bf16}) {
     const HostTensor rows = wandering_rows(t, 515);

@@ -119,7 +119,7 @@ class ModuleTest(unittest.TestCase):
                    lambda: sim(SOFTMAX, sizes={"Q": 1}))
         self.fails("error: there is no device 'gpu'; devices are best, cuda, cuda:N and sim",
                    lambda: braze.open_device("gpu"))
-        self.fails("error: there is no pass 'onlin'", lambda: sim(SOFTMAX, disabled_passes=["onlin"]))
+        self.fails("error: there is no pass 'onlin' to disable", lambda: sim(SOFTMAX, disabled_passes=["onlin"]))
         looked_at = braze.compile(SOFTMAX, target="sm_90")
         self.fails(
             "error: graph softmax was compiled for sm_90 to be looked at, without a device to run it on",
