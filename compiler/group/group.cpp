@@ -507,7 +507,7 @@ class Grouper {
     const double least = std::min(s, joined.seconds);
     return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several{}",
                        joined.size(), bytes_once(joined) / joined.size(), least * 1e6, apart * 1e6,
-                       least < apart ? ", which are too near or too short for a queue" : "");
+                       least < apart ? ", too little gained or too few domains for a queue" : "");
   }
 
   // ---- the result ----------------------------------------------------------------------------------------------------

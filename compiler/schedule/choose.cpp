@@ -9,7 +9,6 @@
 #include "compiler/fuse/cost.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/predict.h"
-#include "compiler/schedule/queue.h"
 #include "support/error.h"
 
 namespace bz::compiler {
