@@ -126,12 +126,13 @@ Plan make_plan(const ir::Graph& graph, const std::vector<CompiledKernel>& kernel
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const kernel::Kernel& k = kernels[i].kernel;
-    PlanKernel launch{k.name, {}, k.grid, k.block, k.shared_bytes(), k.synchronizes, k.cluster, k.persistent};
+    PlanKernel launch{k.name,         {},        k.grid, k.block,      k.shared_bytes(),
+                      k.synchronizes, k.cluster, k.gang, k.persistent, k.apart};
     for (std::size_t b = 0; b < bindings[i].size(); ++b) {
       const Binding& binding = bindings[i][b];
       if (binding.node == kNoNode) {
         launch.arguments.push_back(static_cast<int>(plan.buffers.size()));
-        plan.buffers.push_back({fmt::format("queue of {}", k.name),
+        plan.buffers.push_back({fmt::format("{} of {}", k.buffers[b].name, k.name),
                                 PlanBuffer::Kind::temporary,
                                 {k.buffers[b].dtype, {k.buffers[b].elements}},
                                 true});

@@ -48,7 +48,7 @@ std::string axes(const Region& r, const std::vector<IndexVar>& vars) {
 }
 
 std::string residency(const Region& region, const Schedule& s, bool cached) {
-  const std::string where = s.cluster == 1 ? "" : fmt::format(" of {} blocks", s.cluster);
+  const std::string where = sharing(s) == 1 ? "" : fmt::format(" of {} blocks", sharing(s));
   switch (s.keep) {
     case Keep::registers: return (s.spill > 0 ? "registers and shared memory" : "registers") + where;
     case Keep::shared: return "shared memory" + where;
@@ -145,12 +145,13 @@ std::string launch(const CompiledKernel& k) {
     return fmt::format("{} blocks of {} threads, a ticket each", order_of(k.group, k.schedules()).tickets(),
                        threads_of(s));
   }
-  const int cluster = k.group.staged() ? k.group.cluster : s.cluster;
+  const int cluster = k.group.staged() ? k.group.cluster : sharing(s);
   const std::int64_t blocks =
       (k.group.staged() ? k.group.teams() : extent_of(k.group.stages[0], s).blocks) * cluster;
-  return fmt::format("{}{} block{} of {} threads{}", s.prefetch > 0 ? "up to " : "", blocks,
-                     blocks == 1 ? "" : "s", threads_of(s),
-                     cluster == 1 ? "" : fmt::format(", clusters of {}", cluster));
+  return fmt::format(
+      "{}{} block{} of {} threads{}", s.prefetch > 0 ? "up to " : "", blocks, blocks == 1 ? "" : "s",
+      threads_of_block(s),
+      cluster == 1 ? "" : fmt::format(", {} of {}", s.gang > 1 ? "gangs" : "clusters", cluster));
 }
 
 }  // namespace

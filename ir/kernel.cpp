@@ -38,10 +38,11 @@ class Printer {
                                                 : "in",
                                     kEvictNames[static_cast<int>(b.evict)]));
     }
-    line(0, fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
-                        fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid,
-                        k_.cluster == 1 ? "" : fmt::format("cluster {}, ", k_.cluster), k_.block,
-                        k_.shared_bytes()));
+    line(0,
+         fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
+                     fmt::join(buffers, ", "), k_.persistent ? "up to " : "", k_.grid,
+                     k_.cluster == 1 ? "" : fmt::format("{} {}, ", k_.gang ? "gang" : "cluster", k_.cluster),
+                     k_.block, k_.shared_bytes()));
     for (const Array& a : k_.arrays) {
       line(1, fmt::format("{} {}: {}[{}]", a.space == Space::shared ? "shared" : "registers", a.name,
                           bz::name(a.dtype), a.elements));
@@ -144,6 +145,18 @@ class Printer {
                 line(depth,
                      fmt::format("wait until {}[{}] is {}", buffer(w.buffer), index(w.offset), w.count));
               },
+              [&](const Post& p) {
+                line(depth, fmt::format("post {}[{}] = {}, round {}", buffer(p.buffer), index(p.offset),
+                                        value_name(p.value), index(p.round)));
+              },
+              [&](const Collect& c) {
+                for (std::size_t i = 0; i < c.results.size(); ++i) {
+                  define(depth, c.results[i],
+                         i == 0 ? fmt::format("collect {}[{}], round {}", buffer(c.buffer),
+                                              index(c.offsets[0]), index(c.round))
+                                : fmt::format("  and {}[{}]", buffer(c.buffer), index(c.offsets[i])));
+                }
+              },
               [&](const Let& l) {
                 line(depth, fmt::format("let {} = {}", variable(l.var.id), index(l.value)));
               },
@@ -154,10 +167,14 @@ class Printer {
                                         f.unroll > 1 ? fmt::format(", {} at a time", f.unroll) : ""));
                 block(f.body, depth + 1);
               },
+              [&](const Teams& t) {
+                line(depth, fmt::format("let {} = teams launched", variable(t.var.id)));
+              },
               [&](const Turns& t) {
-                line(depth,
-                     fmt::format("for {} from {} below {} in turns, then {}, round {}", variable(t.var.id),
-                                 variable(t.first), t.var.extent, variable(t.next.id), variable(t.round.id)));
+                line(depth, fmt::format("for {} from {} below {}{} in turns by {}, then {}, round {}",
+                                        variable(t.var.id), variable(t.first), t.end,
+                                        t.lag == 0 ? "" : fmt::format(" and {} more", t.lag),
+                                        variable(t.teams), variable(t.next.id), variable(t.round.id)));
                 block(t.body, depth + 1);
               },
               [&](const Ticket& t) {
@@ -185,7 +202,11 @@ class Printer {
 class Verifier {
  public:
   explicit Verifier(const Kernel& k)
-      : k_(k), defined_(k.values.size(), false), alike_(k.values.size(), false), own_(k.vars.size(), false) {
+      : k_(k),
+        defined_(k.values.size(), false),
+        alike_(k.values.size(), false),
+        alike_in_warp_(k.values.size(), false),
+        own_(k.vars.size(), false) {
     own_[kLaneVar] = true;
   }
 
@@ -212,7 +233,7 @@ class Verifier {
     if (threads != k_.block)
       fail(fmt::format("thread loops make {} threads, the launch has {}", threads, k_.block));
     if (k_.synchronizes && k_.block % 32 != 0) fail(fmt::format("synchronizes with {} threads", k_.block));
-    block(k_.body, false);
+    block(k_.body, false, false);
     return std::move(errors_);
   }
 
@@ -265,6 +286,13 @@ class Verifier {
     return std::none_of(vars.begin(), vars.end(),
                         [&](const IndexVar& v) { return own_[static_cast<std::size_t>(v.id)]; });
   }
+  // The same of the threads of a warp, of the bound of the thread's own number.
+  bool alike_in_warp(const IndexBound& bound) const {
+    constexpr std::int64_t kWarp = 32;
+    const Index thread = Index::var(thread_);
+    return alike(bound.e) || (thread_.extent == k_.block && bound.e == thread && bound.lo % kWarp == 0 &&
+                              bound.hi % kWarp == 0);
+  }
   void queue(BufferId b, const Index& offset) {
     const Buffer& buffer = k_.buffers[static_cast<std::size_t>(b)];
     if (buffer.dtype != DType::i32 || !buffer.shared) fail(fmt::format("{} is no queue", buffer.name));
@@ -274,7 +302,19 @@ class Verifier {
                        buffer.elements));
   }
 
-  void block(const Block& b, bool divergent) {
+  void slot(BufferId b, const Index& offset, const Index& round) {
+    const Buffer& buffer = k_.buffers[static_cast<std::size_t>(b)];
+    if (buffer.dtype != DType::i64 || !buffer.shared) fail(fmt::format("{} has no slots", buffer.name));
+    if (!k_.gang) fail("slots of blocks that are no gang");
+    if (!alike(round)) fail("a round that differs between threads");
+    const Index e = with_remainders(offset);
+    if (e.lo() < 0 || e.hi() >= buffer.elements)
+      fail(
+          fmt::format("{}[{}..{}] is outside its {} elements", buffer.name, e.lo(), e.hi(), buffer.elements));
+  }
+
+  // `divergent`: not all threads of a block may come here; `split`: not all of a warp.
+  void block(const Block& b, bool divergent, bool split) {
     const std::size_t mark = scope_.size();
     for (const Stmt& s : b) {
       std::visit(Visit{
@@ -297,6 +337,9 @@ class Verifier {
                        alike_[static_cast<std::size_t>(i.result)] =
                            std::all_of(i.bounds.begin(), i.bounds.end(),
                                        [&](const IndexBound& bound) { return alike(bound.e); });
+                       alike_in_warp_[static_cast<std::size_t>(i.result)] =
+                           std::all_of(i.bounds.begin(), i.bounds.end(),
+                                       [&](const IndexBound& bound) { return alike_in_warp(bound); });
                      },
                      [&](const Load& l) {
                        mask(l.mask, k_.values[static_cast<std::size_t>(l.result)].width), define(l.result);
@@ -356,7 +399,7 @@ class Verifier {
                        mailbox(r.boxes, r.box);
                      },
                      [&](const Shuffle& sh) {
-                       if (divergent) fail("a shuffle under a condition");
+                       if (split) fail("a shuffle under a condition");
                        use(sh.value), define(sh.result);
                      },
                      [&](const Signal& sg) {
@@ -367,17 +410,31 @@ class Verifier {
                        if (divergent) fail("a wait under a condition");
                        queue(w.buffer, w.offset);
                      },
+                     [&](const Post& p) {
+                       if (size_of(use(p.value).dtype) != 4 || use(p.value).width != 1)
+                         fail(fmt::format("v{} is posted", p.value));
+                       slot(p.buffer, p.offset, p.round);
+                     },
+                     [&](const Collect& c) {
+                       for (const ValueId v : c.results) {
+                         define(v);
+                         if (size_of(use(v).dtype) != 4) fail(fmt::format("v{} is collected", v));
+                       }
+                       for (const Index& offset : c.offsets) slot(c.buffer, offset, c.round);
+                     },
                      [&](const Let& l) { own_[static_cast<std::size_t>(l.var.id)] = !alike(l.value); },
                      [&](const For& f) {
                        own_[static_cast<std::size_t>(f.var.id)] = f.level == Level::thread;
+                       if (f.level == Level::thread) thread_ = f.var;
                        const int loops = std::exchange(loops_, loops_ + (f.level == Level::serial ? 1 : 0));
-                       block(f.body, divergent);
+                       block(f.body, divergent, split);
                        loops_ = loops;
                      },
+                     [&](const Teams& t) { own_[static_cast<std::size_t>(t.var.id)] = false; },
                      [&](const Turns& t) {
                        if (!k_.persistent) fail("turns in a kernel that is not persistent");
                        ++loops_;
-                       block(t.body, divergent);
+                       block(t.body, divergent, split);
                        --loops_;
                      },
                      [&](const Ticket& t) {
@@ -395,7 +452,8 @@ class Verifier {
                      },
                      [&](const If& i) {
                        if (use(i.condition).width != 1) fail("a condition of several lanes");
-                       block(i.body, divergent || !alike_[static_cast<std::size_t>(i.condition)]);
+                       const auto condition = static_cast<std::size_t>(i.condition);
+                       block(i.body, divergent || !alike_[condition], split || !alike_in_warp_[condition]);
                      },
                      [&](const Comment&) {},
                  },
@@ -438,7 +496,9 @@ class Verifier {
   const Kernel& k_;
   std::vector<bool> defined_;
   std::vector<bool> alike_;  // values that all threads of a block share
-  std::vector<bool> own_;    // variables that they do not
+  std::vector<bool> alike_in_warp_;
+  std::vector<bool> own_;  // variables that they do not
+  IndexVar thread_;        // of the innermost loop over threads
   bool has_ticket_ = false;
   int loops_ = 0;  // around a statement, whose turns one thread goes through
   std::vector<ValueId> scope_;

@@ -187,6 +187,20 @@ struct Wait {  // until the element has reached `count`
   Index offset;
   std::int32_t count = 1;
 };
+// ---- gangs: blocks of a team anywhere on the device, each with a slot of a buffer of i64, 0 when the kernel starts ----
+struct
+    Post {  // `value`, of 4 bytes, to whoever collects it of `round`; not before all have collected what was there
+  BufferId buffer;
+  Index offset;
+  ValueId value;
+  Index round;
+};
+struct Collect {  // what is posted of `round` at each of the offsets, once all of it is
+  std::vector<ValueId> results;
+  BufferId buffer;
+  std::vector<Index> offsets;
+  Index round;
+};
 // ---- structure ----
 struct Let {  // `var` is `value` in the statements that follow; where it is used, that lies in its extent
   IndexVar var;
@@ -199,15 +213,19 @@ struct For {
   std::vector<Stmt> body;
   int unroll = 1;  // turns of a serial loop side by side, so that they load together
 };
-// What the blocks do that share a turn: `var` is `first`, then `next`, which is further by as many teams as were launched,
-// while that is below the extent of `var`; `round` counts the turns taken before. All threads of a block, and of a cluster,
-// take the same turns.
+struct Teams {  // `var` is how many teams were launched
+  IndexVar var;
+};
+// What the blocks do that share a turn: `var` is `first`, then `next`, which is further by `teams`, while that is below `end`, and for
+// `lag` turns after that; `round` counts the turns taken before. All threads of a block, and of a cluster, take the same turns.
 struct Turns {
   IndexVar var;
   std::int32_t first;  // the variable of the grid loop
-  IndexVar next;
-  IndexVar round;
-  std::vector<Stmt> body;
+  IndexVar next, round;
+  std::int32_t teams;  // the variable of Teams
+  std::int64_t end;
+  int lag = 0;
+  std::vector<Stmt> body = {};
 };
 // `var` is the next number of element 0 of the buffer, which no other block has: there are as many blocks as numbers, the extent of `var`.
 // Numbers are taken in order by blocks that run, so that what waits for work of lower numbers waits for work that has begun. `slot` is a
@@ -227,8 +245,8 @@ struct Comment {
 
 struct Stmt {
   std::variant<Const, Apply, Fold, SumOfTerms, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy,
-               Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Ticket, Let, For,
-               Turns, If, Comment>
+               Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Ticket, Post,
+               Collect, Let, For, Teams, Turns, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };
@@ -242,9 +260,11 @@ struct Kernel {
   std::int64_t grid = 1;
   int block = 1;
   int cluster = 1;          // consecutive blocks that run side by side
+  bool gang = false;        // anywhere on the device, not as a cluster of its hardware
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;
   bool persistent = false;  // has Turns: the grid is the most that is launched
+  int apart = 1;            // and fewer than that are a multiple of so many teams
   Block body;
 
   int shared_bytes() const;

@@ -47,6 +47,13 @@ struct Arith {
   }
 };
 
+// Component `c` of each.
+Handles components(std::span<const Handles> states, std::size_t c) {
+  Handles all;
+  for (const Handles& s : states) all.push_back(s[c]);
+  return all;
+}
+
 // ---- one component, one op: sum prod max min any all ---------------------------------------------------------
 
 struct Simple {
@@ -178,14 +185,21 @@ Handle max_sumexp_factor(const Arith& a, Handle own, Handle m, bool weighted) {
   const Handle pivot = a.select(a.test(ScalarOp::isinf, m), a.value(0), m);
   return a.select(equal, one, a.un(ScalarOp::exp, a.bin(ScalarOp::sub, own, pivot)));
 }
-Handles max_sumexp_align(ScalarBuilder& b, DType t, const Handles& state, Handle m) {
+// The maximum of all, to whose scale each brings its sums.
+Handles max_sumexp_together(ScalarBuilder& b, DType t, std::span<const Handles> states, const FoldAll& all) {
   const Arith a{b, compute_dtype(t)};
-  const Handle factor = max_sumexp_factor(a, state[0], m, state.size() > 2);
-  Handles aligned = {m};
-  for (std::size_t c = 1; c < state.size(); ++c) aligned.push_back(a.bin(ScalarOp::mul, state[c], factor));
-  return aligned;
+  const Handle m = all(ScalarOp::max, components(states, 0));
+  Handles factors;
+  for (const Handles& s : states) factors.push_back(max_sumexp_factor(a, s[0], m, s.size() > 2));
+  Handles whole = {m};
+  for (std::size_t c = 1; c < states[0].size(); ++c) {
+    Handles scaled;
+    for (std::size_t i = 0; i < states.size(); ++i)
+      scaled.push_back(a.bin(ScalarOp::mul, states[i][c], factors[i]));
+    whole.push_back(all(ScalarOp::add, scaled));
+  }
+  return whole;
 }
-constexpr Alignment kMaxSumexpAlignment{ScalarOp::max, max_sumexp_align};
 
 // Without weights: a sum of terms, which means something where the maximum is a number. Of nothing it is 0, beside +inf it is +inf.
 Handle with_infinite_maximum(const Arith& a, Handle m, Handle sum) {
@@ -321,43 +335,85 @@ Elements elements_of(ScalarBuilder& b, std::span<const Handles> chunk, const Han
   return all;
 }
 
-// Two passes over the chunk relative to its first element: differences of near values are exact, and a constant
-// chunk has exactly mean = its value and m2 = 0. Where the differences overflow, the mean is the sum of x / n, and m2 is
-// infinite if all elements are finite.
+// Differences to a value that is nearly the mean, scaled down where it is so large that the squares of its rounding are beyond all numbers.
+class Differences {
+ public:
+  Differences(const Arith& a, Handle hi) : a_(a), hi_(hi) {
+    const bool wide = a.t == DType::f64;
+    const double large = wide ? 0x1p+480 : 0x1p+60, scale = wide ? 0x1p-500 : 0x1p-64;
+    const Handle near = a.test(ScalarOp::lt, a.un(ScalarOp::abs, hi), a.value(large));
+    down_ = a.select(near, a.value(1), a.value(scale));
+    up_ = a.select(near, a.value(1), a.value(1 / scale));
+    pivot_ = a.un(ScalarOp::neg, a.bin(ScalarOp::mul, hi, down_));
+  }
+  Handle of(Handle x) const { return a_.b.apply(ScalarOp::fma, std::array{x, down_, pivot_}, a_.t); }
+  Handle of(Handle x, Handle rest) const {
+    return a_.b.apply(ScalarOp::fma, std::array{rest, down_, of(x)}, a_.t);
+  }
+  // A sum of squares in the scale of squares of differences.
+  Handle scaled(Handle m2) const { return a_.bin(ScalarOp::mul, a_.bin(ScalarOp::mul, m2, down_), down_); }
+  // The state of n values, of the sums e of their differences and q of the squares of these (the corrected two-pass algorithm of Chan, Golub
+  // and LeVeque 1983). Nothing cancels, and of equal values, whose differences have few bits, the mean is exact: the quotient of an exact sum.
+  // Where e is beyond all numbers the value is the mean, and q infinite, or NaN where the mean is not finite.
+  Handles state(Handle n, Handle e, Handle q) const {
+    const Handle near = a_.test(ScalarOp::isfinite, e);
+    const Handle lo =
+        a_.bin(ScalarOp::div, a_.select(near, e, a_.value(0)), a_.bin(ScalarOp::max, n, a_.value(1)));
+    const Handle corrected = a_.b.apply(ScalarOp::fma, std::array{a_.un(ScalarOp::neg, lo), e, q}, a_.t);
+    const Handle m2 = a_.select(near, a_.bin(ScalarOp::max, corrected, a_.value(0)), q);
+    const auto [sum, rest] = renormalise(a_, hi_, a_.bin(ScalarOp::mul, lo, up_));
+    return {n, sum, rest, a_.bin(ScalarOp::mul, a_.bin(ScalarOp::mul, m2, up_), up_)};
+  }
+
+ private:
+  const Arith& a_;
+  Handle hi_, down_, up_, pivot_;
+};
+
+// Two passes over the chunk: the mean as the sum of x / n, which leaves the numbers only where it rounds up from the largest of them, then the
+// differences.
 Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   const Handle zero = a.value(0), one = a.value(1);
   const Elements all = elements_of(b, chunk, valid);
-  const auto& [x, there] = all;
-  if (x.size() == 1) {  // x - x is 0, or the NaN that an infinite element makes of the deviations
-    const Handle pivot = a.masked(there[0], x[0], zero);
-    return {a.masked(there[0], one, zero), pivot, zero, a.bin(ScalarOp::sub, pivot, pivot)};
-  }
-  const bool masked = all.masked();
-  Handle pivot = masked ? zero : x[0];  // the first element that is there
-  if (masked) {
-    for (std::size_t i = x.size(); i-- > 0;) pivot = a.masked(there[i], x[i], pivot);
-  }
-  pivot = a.select(a.test(ScalarOp::isfinite, pivot), pivot, zero);
-  Handles d, present, deviations;
   const Handle n = all.count(a);
-  const Handle divisor = masked ? a.bin(ScalarOp::max, n, one) : n;
-  const Handle inverse =
-      masked ? a.un(ScalarOp::reciprocal, divisor) : a.value(1.0 / static_cast<double>(x.size()));
-  for (std::size_t i = 0; i < chunk.size(); ++i) {
-    d.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, chunk[i][0], pivot), zero));
-    present.push_back(a.masked(valid[i], chunk[i][0], zero));
+  if (all.x.size() == 1) {  // x - x is 0, or the NaN that an infinite element makes of the deviations
+    const Handle x = a.masked(all.there[0], all.x[0], zero);
+    return {n, x, zero, a.bin(ScalarOp::sub, x, x)};
   }
-  const Handle lo = a.bin(ScalarOp::div, a.fold(ScalarOp::add, d), divisor);
-  const Handle far_mean = a.sum_of_products(present, Handles(present.size(), inverse));
-  const Handle near = a.test(ScalarOp::isfinite, lo);
-  for (std::size_t i = 0; i < chunk.size(); ++i) {
-    deviations.push_back(a.masked(valid[i], a.bin(ScalarOp::sub, d[i], lo), zero));
+  const Handle inverse = all.masked() ? a.un(ScalarOp::reciprocal, a.bin(ScalarOp::max, n, one))
+                                      : a.value(1 / static_cast<double>(all.x.size()));
+  Handles x;
+  for (std::size_t i = 0; i < chunk.size(); ++i) x.push_back(a.masked(valid[i], chunk[i][0], zero));
+  const Handle hi = a.sum_of_products(x, Handles(x.size(), inverse));
+  const Differences differences(a, hi);
+  // One after the other, so that no difference is held.
+  Handle e = kAlways, q = kAlways;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Handle d = a.masked(valid[i], differences.of(x[i]), zero);
+    e = i == 0 ? d : a.bin(ScalarOp::add, e, d);
+    q = i == 0 ? a.bin(ScalarOp::mul, d, d) : b.apply(ScalarOp::fma, std::array{d, d, q}, a.t);
   }
-  const auto [hi, rest] = renormalise(a, pivot, lo);
-  const Handle far_m2 = a.bin(ScalarOp::add, a.bin(ScalarOp::sub, far_mean, far_mean), a.value(kInf));
-  return {n, a.select(near, hi, far_mean), a.select(near, rest, zero),
-          a.select(near, a.sum_of_products(deviations, deviations), far_m2)};
+  return differences.state(n, a.fold(ScalarOp::add, {e}), a.fold(ScalarOp::add, {q}));
+}
+
+// The same of means and their weights.
+Handles moments_together(ScalarBuilder& b, DType t, std::span<const Handles> states, const FoldAll& all) {
+  const Arith a{b, compute_dtype(t)};
+  const Handle n = all(ScalarOp::add, components(states, 0));
+  const Handle inverse = a.un(ScalarOp::reciprocal, a.bin(ScalarOp::max, n, a.value(1)));
+  Handles means;
+  for (const Handles& s : states)
+    means.push_back(a.bin(ScalarOp::mul, a.bin(ScalarOp::mul, s[0], inverse), s[1]));
+  const Handle hi = all(ScalarOp::add, means);
+  const Differences differences(a, hi);
+  Handles weighted, squares;
+  for (const Handles& s : states) {
+    const Handle d = differences.of(s[1], s[2]);
+    weighted.push_back(a.bin(ScalarOp::mul, s[0], d));
+    squares.push_back(b.apply(ScalarOp::fma, std::array{weighted.back(), d, differences.scaled(s[3])}, a.t));
+  }
+  return differences.state(n, all(ScalarOp::add, weighted), all(ScalarOp::add, squares));
 }
 
 // Running: (n, p, s, q) with s = sum (x - p) and q = sum (x - p)^2 for a pivot p, 0 at first and then near the elements. A chunk whose own mean is more
@@ -402,30 +458,30 @@ constexpr Running kMomentsRunning{moments_running_dtypes, moments_start, moments
                                   kLeastOfMoments};
 
 constexpr MonoidInfo kMonoids[] = {
-    {Monoid::sum, "sum", 1, 1, false, true, false, true, "sum of the elements; 0 for none", same_dtype,
+    {Monoid::sum, "sum", 1, 1, false, true, true, "sum of the elements; 0 for none", same_dtype,
      simple_identity<kSum>, simple_combine<kSum>, simple_lift<kSum>},
-    {Monoid::prod, "prod", 1, 1, false, true, false, true, "product of the elements; 1 for none", same_dtype,
+    {Monoid::prod, "prod", 1, 1, false, true, true, "product of the elements; 1 for none", same_dtype,
      simple_identity<kProd>, simple_combine<kProd>, simple_lift<kProd>},
-    {Monoid::max, "max", 1, 1, false, true, false, true, "largest element; NaN if any is", same_dtype,
+    {Monoid::max, "max", 1, 1, false, true, true, "largest element; NaN if any is", same_dtype,
      simple_identity<kMax>, simple_combine<kMax>, simple_lift<kMax>},
-    {Monoid::min, "min", 1, 1, false, true, false, true, "smallest element; NaN if any is", same_dtype,
+    {Monoid::min, "min", 1, 1, false, true, true, "smallest element; NaN if any is", same_dtype,
      simple_identity<kMin>, simple_combine<kMin>, simple_lift<kMin>},
-    {Monoid::any, "any", 1, 1, false, true, false, true, "whether any element is true; false for none",
-     same_dtype, simple_identity<kAny>, simple_combine<kAny>, simple_lift<kAny>},
-    {Monoid::all, "all", 1, 1, false, true, false, true, "whether all elements are true; true for none",
-     same_dtype, simple_identity<kAll>, simple_combine<kAll>, simple_lift<kAll>},
-    {Monoid::argmax, "argmax", 2, 2, false, true, false, true,
+    {Monoid::any, "any", 1, 1, false, true, true, "whether any element is true; false for none", same_dtype,
+     simple_identity<kAny>, simple_combine<kAny>, simple_lift<kAny>},
+    {Monoid::all, "all", 1, 1, false, true, true, "whether all elements are true; true for none", same_dtype,
+     simple_identity<kAll>, simple_combine<kAll>, simple_lift<kAll>},
+    {Monoid::argmax, "argmax", 2, 2, false, true, true,
      "row-major index of the first largest element, or of the first NaN", arg_dtypes, arg_identity<true>,
      arg_combine<true>, arg_lift<true>},
-    {Monoid::argmin, "argmin", 2, 2, false, true, false, true,
+    {Monoid::argmin, "argmin", 2, 2, false, true, true,
      "row-major index of the first smallest element, or of the first NaN", arg_dtypes, arg_identity<false>,
      arg_combine<false>, arg_lift<false>},
-    {Monoid::max_sumexp, "max_sumexp", 1, 2, true, true, false, false,
+    {Monoid::max_sumexp, "max_sumexp", 1, 2, true, true, false,
      "largest element m and the sums of exp(x - m) and of exp(x - m) * w, in one pass", max_sumexp_dtypes,
-     max_sumexp_identity, max_sumexp_combine, max_sumexp_lift, &kMaxSumexpAlignment, &kMaxSumexpRunning},
-    {Monoid::moments, "moments", 1, 4, false, false, true, false,
+     max_sumexp_identity, max_sumexp_combine, max_sumexp_lift, max_sumexp_together, &kMaxSumexpRunning},
+    {Monoid::moments, "moments", 1, 4, false, false, false,
      "count, mean in two parts and sum of squared deviations", moments_dtypes, moments_identity,
-     moments_combine, moments_lift, nullptr, &kMomentsRunning},
+     moments_combine, moments_lift, moments_together, &kMomentsRunning},
 };
 
 }  // namespace

@@ -54,12 +54,8 @@ class ScalarBuilder {
 
 using Handles = std::vector<ScalarBuilder::Handle>;
 
-// States whose first component, folded with `leader`, decides in what scale the others are: once all have the common one,
-// the others are just added.
-struct Alignment {
-  ScalarOp leader;
-  Handles (*align)(ScalarBuilder& b, DType t, const Handles& state, ScalarBuilder::Handle common);
-};
+// Folds with a commutative op the values of one, one for each of its states, and those of all others; everybody gets the whole.
+using FoldAll = std::function<ScalarBuilder::Handle(ScalarOp, std::span<const ScalarBuilder::Handle>)>;
 
 // What is carried instead of the state while chunk after chunk is taken in, where that costs less than to combine states.
 struct Running {
@@ -80,8 +76,6 @@ struct MonoidInfo {
   bool weights;    // takes any number of further inputs of the first one's type; each adds a component
   // combine(a, b) and combine(b, a) have the same bits. When false, lowering combines in index order.
   bool commutative;
-  // Lifting many elements at once holds a value for each beside the element itself.
-  bool lift_holds_elements;
   bool user;  // may be written in programs; the others are made by the compiler
   std::string_view doc;
 
@@ -93,9 +87,11 @@ struct MonoidInfo {
   // State of a chunk of elements: chunk[e][i] is operand i of entry e, already of the compute type. valid[e] is a bool
   // handle, or -1 for an entry that is always there; an invalid element counts as not there.
   Handles (*lift)(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid);
-  // nullptr: there is none.
-  const Alignment* alignment = nullptr;
-  const Running* running = nullptr;  // of states without weights
+  // The state of all together, of several that have some `states` each, as many as the others, where that takes less than to combine
+  // pair after pair; nullptr where it does not.
+  Handles (*together)(ScalarBuilder& b, DType t, std::span<const Handles> states,
+                      const FoldAll& all) = nullptr;
+  const Running* running = nullptr;  // of states without weights; nullptr: there is none
 };
 
 std::span<const MonoidInfo> monoids();

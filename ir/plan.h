@@ -31,8 +31,11 @@ struct PlanKernel {
   int block = 1;               // threads, at most 1024
   int shared_bytes = 0;        // dynamic shared memory
   bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
-  int cluster = 1;          // consecutive blocks that run side by side and reach each other's shared memory
-  bool persistent = false;  // its blocks take turns: any number of clusters does all the work
+  int cluster = 1;    // consecutive blocks that run side by side and reach each other's shared memory
+  bool gang = false;  // anywhere on the device, without shared memory of their own
+  bool persistent =
+      false;      // its blocks take turns: any number of clusters does all the work, that is a multiple of
+  int apart = 1;  // this, or all
   std::vector<PlanLine>
       lines;  // for the simulator's reports; the first is number 1. Empty when compiled for CUDA
 };

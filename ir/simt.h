@@ -31,8 +31,13 @@
 //                                          adds 1 to an i32
 //   void @bz.wait(ptr addrspace(1) counter, i32 count)
 //                                          until the i32 has reached `count`
+//   void @bz.post(ptr addrspace(1) slot, i32 bits, i32 round)
+//                                          puts `bits` of a round, which is not 0, where another block finds them
+//   i64 @bz.peek(ptr addrspace(1) slot)    what is there now: bits in the lower half, their round in the upper one
+//   void @bz.pause(i32 looked)             some time; where `looked` is 1, until there may be something new since it looked
 //
-// A cluster is PlanKernel::cluster consecutive blocks that run side by side; block i has the rank i % cluster in it.
+// A cluster is PlanKernel::cluster consecutive blocks that run side by side; block i has the rank i % cluster in it. Where
+// PlanKernel::gang says so, they are anywhere on the device and share no memory of their own: they only post and peek.
 //
 // Kernels are `void @name(ptr addrspace(1), ...)`, one pointer for each PlanKernel argument. Global memory is address
 // space 1, shared memory address space 3. Bool is stored as i8 0 or 1. bf16 is stored as i16. A block's threads are
@@ -47,7 +52,8 @@
 // different threads, one of them a write, one comes before the other by a barrier or a message; a shuffle orders no
 // memory, and two clusters of a launch are ordered by signals alone: what a block did before a barrier that comes before its signal, and
 // what it knew of then, comes before what another does after a barrier that follows its wait for that signal. What
-// tickets, signals and waits are for is a temporary that nothing else accesses. A block waits only for what blocks do that
+// tickets, signals and waits are for, and slots of 8 bytes, are in a temporary that nothing else accesses, which is 0 at first. What is
+// posted orders nothing else. A slot gets the bits of a later round when all have seen those of the one before. A block waits only for what blocks do that
 // run: those that have the lower tickets. Shared memory, temporaries and outputs are written before they are read, and
 // a plan's kernels write every element of its outputs. A cluster barrier follows the last access to the shared memory of
 // another block, which is gone when that finishes. The simulator reports what breaks these rules, with the line of kernel
@@ -78,6 +84,9 @@ inline constexpr std::string_view kCopyAwait = "bz.copy.await";
 inline constexpr std::string_view kTicket = "bz.ticket";
 inline constexpr std::string_view kSignal = "bz.signal";
 inline constexpr std::string_view kWait = "bz.wait";
+inline constexpr std::string_view kPost = "bz.post";
+inline constexpr std::string_view kPeek = "bz.peek";
+inline constexpr std::string_view kPause = "bz.pause";
 inline constexpr std::string_view kLine = "bz.line";
 inline constexpr int kWarp = 32;
 

@@ -89,7 +89,7 @@ llvm::Function* KernelEmitter::run() {
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   // Block size: lets the code generator divide the registers.
   function_->addFnAttr("nvvm.reqntid", fmt::format("{}", k_.block));
-  if (k_.cluster > 1) function_->addFnAttr("nvvm.cluster_dim", fmt::format("{}", k_.cluster));
+  if (k_.cluster > 1 && !k_.gang) function_->addFnAttr("nvvm.cluster_dim", fmt::format("{}", k_.cluster));
   if (k_.blocks_together > 1) function_->addFnAttr("nvvm.minctasm", fmt::format("{}", k_.blocks_together));
   for (unsigned i = 0; i < params.size(); ++i) {
     const Buffer& buffer = k_.buffers[i];
@@ -386,11 +386,19 @@ void KernelEmitter::emit(const Inside& s) {
 
 void KernelEmitter::emit(const Let& s) { vars_[s.var.id] = index(s.value); }
 
+void KernelEmitter::emit(const Teams& s) {
+  Value* blocks = b_.CreateCall(primitive(simt::kBlocks, b_.getInt32Ty(), {}));
+  vars_[s.var.id] =
+      k_.cluster == 1 ? blocks : b_.CreateUDiv(blocks, b_.getInt32(static_cast<std::uint32_t>(k_.cluster)));
+}
+
 void KernelEmitter::emit(const Turns& s) {
   llvm::Type* type =
       s.next.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
-  Value* teams = b_.CreateCall(primitive(simt::kBlocks, b_.getInt32Ty(), {}));
-  if (k_.cluster > 1) teams = b_.CreateUDiv(teams, b_.getInt32(static_cast<std::uint32_t>(k_.cluster)));
+  Value* teams = b_.CreateZExt(vars_.at(s.teams), type);
+  auto* end =
+      b_.CreateAdd(llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.end)),
+                   b_.CreateMul(teams, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.lag))));
   Value* first = b_.CreateZExtOrTrunc(vars_.at(s.first), type);
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(context_, "turn", function_);
@@ -401,7 +409,7 @@ void KernelEmitter::emit(const Turns& s) {
   turn->addIncoming(first, before);
   auto* round = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(s.round.id)]);
   round->addIncoming(llvm::ConstantInt::get(type, 0), before);
-  Value* next = b_.CreateAdd(turn, b_.CreateZExt(teams, type), "", true, true);
+  Value* next = b_.CreateAdd(turn, teams, "", true, true);
   Value* next_round = b_.CreateAdd(round, llvm::ConstantInt::get(type, 1), "", true, true);
   vars_[s.var.id] = turn;
   vars_[s.next.id] = next;
@@ -409,8 +417,7 @@ void KernelEmitter::emit(const Turns& s) {
   block(s.body);
   turn->addIncoming(next, b_.GetInsertBlock());
   round->addIncoming(next_round, b_.GetInsertBlock());
-  auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
-  b_.CreateCondBr(b_.CreateICmpSLT(next, extent), body, after);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, after);
   b_.SetInsertPoint(after);
 }
 

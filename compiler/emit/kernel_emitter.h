@@ -54,6 +54,9 @@ class KernelEmitter {
   void emit(const kernel::For& s);
   void emit(const kernel::Turns& s);
   void emit(const kernel::Ticket& s);
+  void emit(const kernel::Post& s);
+  void emit(const kernel::Teams& s);
+  void emit(const kernel::Collect& s);
   void emit(const kernel::If& s);
   void emit(const kernel::Comment&) {}
 

@@ -1,5 +1,6 @@
-// What threads and blocks do together: barriers, shuffles, messages between blocks of a cluster, queues.
+// What threads and blocks do together: barriers, shuffles, messages between blocks of a cluster, queues, gangs.
 #include "compiler/emit/kernel_emitter.h"
+#include "compiler/emit/scalar.h"
 #include "ir/simt.h"
 
 namespace bz::emit {
@@ -46,6 +47,49 @@ void KernelEmitter::emit(const Ticket& s) {
   });
   barrier(Scope::block);
   vars_[s.var.id] = mark(b_.CreateAlignedLoad(b_.getInt32Ty(), slot, llvm::Align(4)));
+}
+
+// ---- gangs ----
+
+// Rounds count from 1: a slot is 0 at first.
+void KernelEmitter::emit(const Post& s) {
+  auto* post = primitive(simt::kPost, b_.getVoidTy(),
+                         {llvm::PointerType::get(context_, 1), b_.getInt32Ty(), b_.getInt32Ty()});
+  const Place slots = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer);
+  Value* round = b_.CreateZExtOrTrunc(index(s.round + Index(1)), b_.getInt32Ty());
+  mark(b_.CreateCall(post,
+                     {address(slots, s.offset), b_.CreateBitCast(lane(s.value, 0), b_.getInt32Ty()), round}));
+}
+
+// Who looks before it can be there delays those who post.
+void KernelEmitter::emit(const Collect& s) {
+  auto* peek = primitive(simt::kPeek, b_.getInt64Ty(), {llvm::PointerType::get(context_, 1)});
+  const Place slots = place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer);
+  Value* round = b_.CreateZExtOrTrunc(index(s.round + Index(1)), b_.getInt64Ty());
+  Lanes addresses;
+  for (const Index& offset : s.offsets) addresses.push_back(address(slots, offset));
+  auto* look = llvm::BasicBlock::Create(context_, "look", function_);
+  auto* again = llvm::BasicBlock::Create(context_, "again", function_);
+  auto* all = llvm::BasicBlock::Create(context_, "all", function_);
+  auto* pause = primitive(simt::kPause, b_.getVoidTy(), {b_.getInt32Ty()});
+  mark(b_.CreateCall(pause, {b_.getInt32(0)}));
+  b_.CreateBr(look);
+  b_.SetInsertPoint(look);
+  Lanes words;
+  for (Value* at : addresses) words.push_back(mark(b_.CreateCall(peek, {at})));
+  Value* there = b_.getTrue();
+  for (Value* word : words) there = b_.CreateAnd(there, b_.CreateICmpEQ(b_.CreateLShr(word, 32), round));
+  b_.CreateCondBr(there, all, again);
+  b_.SetInsertPoint(again);
+  mark(b_.CreateCall(pause, {b_.getInt32(1)}));
+  b_.CreateBr(look);
+  b_.SetInsertPoint(all);
+  for (std::size_t i = 0; i < s.results.size(); ++i) {
+    Value* bits = b_.CreateTrunc(words[i], b_.getInt32Ty());
+    Lanes out;
+    out.push_back(b_.CreateBitCast(bits, value_type(context_, info(s.results[i]).dtype)));
+    values_[s.results[i]] = std::move(out);
+  }
 }
 
 Value* KernelEmitter::shuffle32(Value* bits, int mask) {

@@ -82,8 +82,10 @@ int instructions_to_take_in(const Region& region, const Reduction& r, int elemen
   return r.running(elements) != nullptr ? kRunning : instructions_to_combine(region, r);
 }
 
-int instructions_to_align(const Region& region, const Reduction& r) {
-  return bz::info(r.monoid).alignment == nullptr ? 0 : instructions(ScalarOp::exp, region.fast_math) + 6;
+int instructions_together(const Region& region, const Reduction& r) {
+  if (bz::info(r.monoid).together == nullptr) return 0;
+  return r.monoid == Monoid::moments ? 2 * instructions(ScalarOp::div, region.fast_math) + 12
+                                     : instructions(ScalarOp::exp, region.fast_math) + 6;
 }
 
 double instructions_of(const Region& region, const Expr& e) {

@@ -37,11 +37,11 @@ inline constexpr double kLanes = 128, kHertz = 1.75e9;
 // Instructions that an expression takes for one element, and taking an element into a reduction's state.
 int element_instructions(const Region& region, const Expr& e);
 int element_instructions(const Region& region, const Reduction& r);
-// Of putting two states together; of taking so many elements at once into what is carried of those before; of bringing a state to the
-// scale of others, where states are aligned, else 0.
+// Of putting two states together; of taking so many elements at once into what is carried of those before; of what comes, where states
+// are put together all at once, beside the folds of their components, else 0.
 int instructions_to_combine(const Region& region, const Reduction& r);
 int instructions_to_take_in(const Region& region, const Reduction& r, int elements);
-int instructions_to_align(const Region& region, const Reduction& r);
+int instructions_together(const Region& region, const Reduction& r);
 // With every multiprocessor at work: the sum over all elements of the f32 instructions of what is computed for each.
 double arithmetic_seconds(const Region& region, const Target& target);
 

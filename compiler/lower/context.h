@@ -26,8 +26,9 @@ struct KernelContext {
   std::map<NodeId, kernel::BufferId> sources;                 // of loads
   std::map<std::pair<NodeId, bool>, kernel::BufferId> roots;  // of stores: node, whether to a temporary
   std::vector<kernel::ArrayId> tables;
-  kernel::ArrayId boxes = kernel::kNone;  // mailboxes, where blocks of a cluster exchange
-  std::int64_t boxes_used = 0;            // those that stages have taken
+  kernel::ArrayId boxes = kernel::kNone;   // mailboxes, where blocks of a cluster exchange
+  kernel::BufferId slots = kernel::kNone;  // where blocks of a gang do
+  std::int64_t boxes_used = 0;             // those that stages have taken
 
   const kernel::Array& array(kernel::ArrayId id) const {
     return out.kernel.arrays[static_cast<std::size_t>(id)];
@@ -60,7 +61,7 @@ struct StageContext {
         place(place),
         extent(extent_of(region, schedule)) {
     if (schedule.vector > 1) lane = Index::var({kernel::kLaneVar, schedule.vector});
-    if (schedule.cluster > 1) share = place.rank;
+    if (sharing(schedule) > 1) share = place.rank;
   }
 
   KernelContext& kernel;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,28 +17,36 @@ class Exchange {
   explicit Exchange(const StageContext& stage, const Index& round = Index(0))
       : stage_(stage), b_(stage.builder), states_(stage), warps_(warps_of(stage.schedule)), round_(round) {}
 
-  // The states of some reductions, by number, that a phase has made.
-  void across_threads(std::map<int, Handles>& states);
+  // States of reductions, by number.
+  using ByReduction = std::map<int, Handles>;
+  // Those that a phase has made. `name`: of what shared memory holds for it.
+  void across_threads(ByReduction& states, std::string_view name = "part");
 
-  // Once a stage, before the first message: as late as possible, when loads are on their way.
-  void wait_for_cluster();
-
- private:
-  // Shared memory for the states of some warps or blocks.
+  // The same in three steps, for a block alone: over the lanes of a warp; the states of warps put to shared memory; and all of these, when the
+  // block has passed a barrier.
+  void across_lanes(ByReduction& states);
+  // Of lanes that have several states each.
+  ByReduction across_lanes(const std::vector<ByReduction>& states);
   struct Parts {
     std::string_view name;
     int count;
     int places;  // in which they lie in turn
     std::map<int, std::vector<kernel::ArrayId>> arrays;
   };
-  Parts parts_of(const std::map<int, Handles>& states, std::string_view name, int count);
+  Parts put(const ByReduction& states, std::string_view name);
+  void combine_parts(ByReduction& states, const Parts& parts);
+
+  // Once a stage, before the first message: as late as possible, when loads are on their way.
+  void wait_for_cluster();
+
+ private:
+  // Shared memory for the states of some warps or blocks.
+  Parts parts_of(const ByReduction& states, std::string_view name, int count);
   Index slot_of(const Parts& parts, const Index& part) const;
 
-  Handles across_lanes(int r, Handles state, int count);
+  Handles across_lanes(int r, std::span<const Handles> states, int count);
   Handles with_lane(int r, const Handles& state, int mask, int distance);
-  void across_warps(std::map<int, Handles>& states);
-  void across_blocks(std::map<int, Handles>& states);
-  void combine_parts(std::map<int, Handles>& states, const Parts& parts);
+  void across_blocks(ByReduction& states);
   Handles whole(int r, const Parts& parts);
 
   const StageContext& stage_;

@@ -18,6 +18,8 @@ Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType res
   for (const Handle a : args) w = std::max(w, width(a));
   const Handle r = value(result, w);
   append({Apply{r, op, {args.begin(), args.end()}}});
+  if (std::all_of(args.begin(), args.end(), [&](Handle a) { return constants_.contains(a); }))
+    constants_.insert(r);
   return r;
 }
 
@@ -65,6 +67,7 @@ std::vector<Handle> KernelBuilder::replace_if(Handle condition, std::span<const 
 Handle KernelBuilder::constant(const Scalar& v) {
   const Handle r = value(v.dtype, 1);
   append({Const{r, v}});
+  constants_.insert(r);
   return r;
 }
 
@@ -131,6 +134,7 @@ void KernelBuilder::copy(ArrayId array, const Index& at, BufferId buffer, const 
 }
 
 Handle KernelBuilder::shuffle(Handle v, int mask) {
+  if (constants_.contains(v)) return v;
   const DType t = dtype(v);
   const Handle r = value(t, width(v));
   append({Shuffle{r, v, mask}});

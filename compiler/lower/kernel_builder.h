@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "ir/kernel.h"
 #include "ir/monoid.h"
@@ -77,6 +78,17 @@ class KernelBuilder final : public ScalarBuilder {
     append({kernel::Wait{buffer, offset, count}});
     k_.synchronizes = true;
   }
+  void post(kernel::BufferId buffer, const Index& offset, Handle value, const Index& round) {
+    append({kernel::Post{buffer, offset, value, round}});
+  }
+  Handles collect(kernel::BufferId buffer, std::vector<Index> offsets, const Index& round,
+                  std::span<const DType> types) {
+    Handles results;
+    for (const DType t : types) results.push_back(value(t, 1));
+    append({kernel::Collect{results, buffer, std::move(offsets), round}});
+    k_.synchronizes = true;
+    return results;
+  }
   // A variable that is `value` from here on.
   IndexVar let(std::string name, std::int64_t extent, const Index& value) {
     const IndexVar v = var(std::move(name), extent);
@@ -94,11 +106,15 @@ class KernelBuilder final : public ScalarBuilder {
   void loop(const IndexVar& v, kernel::Level level, F&& body, int unroll = 1) {
     nested({kernel::For{v, level, {}, unroll}}, body);
   }
+  IndexVar teams(std::string name, std::int64_t most) {
+    const IndexVar v = var(std::move(name), most + 1);
+    append({kernel::Teams{v}});
+    return v;
+  }
   template <class F>
-  void turns(const IndexVar& v, const IndexVar& first, const IndexVar& next, const IndexVar& round,
-             F&& body) {
+  void turns(kernel::Turns t, F&& body) {
     k_.persistent = true;
-    nested({kernel::Turns{v, first.id, next, round, {}}}, body);
+    nested({std::move(t)}, body);
   }
   template <class F>
   void when(Handle condition, F&& body) {
@@ -130,6 +146,7 @@ class KernelBuilder final : public ScalarBuilder {
   int lanes_ = 1;
   bool lanes_fold_ = false;
   NodeId node_ = kNoNode;
+  std::set<Handle> constants_;  // and what is computed of nothing else: the same in all threads
   std::vector<kernel::Block*> blocks_;
 };
 

@@ -64,21 +64,10 @@ Handles lift_chunk(const StageContext& stage, const Position& position, const Va
 }  // namespace
 
 Handles lift(const StageContext& stage, const Position& position, const Values& values, int r,
-             std::span<Step> all) {
+             std::span<Step> steps) {
   const States states(stage);
-  const Reduction& reduction = stage.reduction(r);
   states.at(r);
-  // All steps at once, or `unroll` at a time where lifting holds values of its own for every element.
-  const std::size_t chunk = info(reduction.monoid).lift_holds_elements
-                                ? static_cast<std::size_t>(stage.schedule.unroll)
-                                : all.size();
-  Handles state;
-  for (std::size_t i = 0; i < all.size(); i += chunk) {
-    const Handles part = lift_chunk(stage, position, values, reduction, states.width(),
-                                    all.subspan(i, std::min(chunk, all.size() - i)));
-    state = i == 0 ? part : states.combine(r, state, part);
-  }
-  return state;
+  return lift_chunk(stage, position, values, stage.reduction(r), states.width(), steps);
 }
 
 Accumulator::Accumulator(const StageContext& stage, int r, std::string_view name)

@@ -7,6 +7,7 @@
 #include "compiler/lower/stage.h"
 #include "compiler/lower/tile.h"
 #include "compiler/schedule/eviction.h"
+#include "compiler/schedule/predict.h"
 #include "compiler/schedule/queue.h"
 
 namespace bz::compiler {
@@ -32,14 +33,21 @@ class Lowering {
   Lowered run() {
     const Schedule& first = schedules_[0];
     if (group_.queue > 0) return run_queue();
-    const std::int64_t teams = group_.staged() ? group_.teams() : extent_of(group_.stages[0], first).blocks;
+    std::int64_t teams = group_.staged() ? group_.teams() : extent_of(group_.stages[0], first).blocks;
     kernel::Kernel& k = out_.kernel;
     k.name = group_.name;
     k.vars = {"lane"};
-    k.cluster = group_.staged() ? group_.cluster : first.cluster;
+    k.cluster = group_.staged() ? group_.cluster : sharing(first);
+    k.gang = first.gang > 1;
+    if (k.gang) {
+      teams = std::min(teams, gangs_at_once(group_.stages[0], first, target_));
+      if (first.parameters != Parameters::memory)
+        k.apart = static_cast<int>(gangs_apart(group_.stages[0], first));
+    }
     k.grid = teams * k.cluster;
-    k.block = threads_of(first);
+    k.block = threads_of_block(first);
     add_memory();
+    if (k.gang) add_slots(teams * slots_of(group_.stages[0], first));
 
     const IndexVar team = b_.var("b", teams), rank = b_.var("rank", k.cluster);
     b_.loop(team, kernel::Level::grid, [&] {
@@ -86,6 +94,14 @@ class Lowering {
     if (boxes > 0) kernel_.boxes = b_.array("boxes", DType::i64, boxes, kernel::Space::shared);
   }
 
+  // Where the blocks of gangs exchange.
+  void add_slots(std::int64_t count) {
+    out_.kernel.buffers.push_back(
+        {.name = "slots", .dtype = DType::i64, .elements = count, .written = true, .shared = true});
+    out_.bindings.push_back({kNoNode, true, true});
+    kernel_.slots = static_cast<kernel::BufferId>(out_.kernel.buffers.size()) - 1;
+  }
+
   // Whether a stage of the kernel stores what the expression loads. An input that is copied to an output is not that.
   bool is_given(const Expr& load) const {
     if (graph_.node(load.source).as<InputAttrs>() != nullptr) return false;
@@ -110,14 +126,16 @@ class Lowering {
     if (!group_.staged()) {
       const Schedule& s = schedules_[0];
       place.team = team;
-      const IndexVar kept = b_.var("tk", s.threads_kept), reduced = b_.var("tr", s.threads_reduced);
+      const IndexVar kept = b_.var("tk", s.threads_kept),
+                     reduced = b_.var(s.gang > 1 ? "t" : "tr",
+                                      s.threads_reduced + threads_of_block(s) - threads_of(s));
       place.thread_kept = Index::var(kept);
       place.thread_reduced = Index::var(reduced);
       // The threads that run along contiguous memory are neighbours: the inner loop.
       const auto& [outer, inner] = s.lanes_reduced ? std::pair(kept, reduced) : std::pair(reduced, kept);
       b_.loop(outer, kernel::Level::thread, [&] {
         b_.loop(inner, kernel::Level::thread, [&] {
-          if (out_.kernel.cluster > 1) b_.start(kernel_.boxes);
+          if (out_.kernel.cluster > 1 && !out_.kernel.gang) b_.start(kernel_.boxes);
           lower_stage(kernel_, group_.stages[0], s, place);
         });
       });
@@ -224,7 +242,7 @@ class Lowering {
   int alignment_;
   Lowered out_;
   KernelBuilder b_;
-  KernelContext kernel_{out_, b_, {}, {}, {}, kernel::kNone, 0};
+  KernelContext kernel_{out_, b_, {}, {}, {}, kernel::kNone, kernel::kNone, 0};
 };
 
 }  // namespace

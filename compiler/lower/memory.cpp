@@ -80,9 +80,9 @@ std::string place_name(const StageContext& stage, const Root& root) {
 void hold(const StageContext& stage, const Held& values, std::span<const Step> steps) {
   KernelBuilder& b = stage.builder;
   for (const Step& s : steps) {
-    for (const auto& [id, array] : values) {
+    for (const auto& [id, in] : values) {
       b.at(stage.expr(id).node);
-      b.set(array, s.slot, b.widen(s.memo.at(id), stage.schedule.vector));
+      b.set(in.array, in.at(s), b.widen(s.memo.at(id), stage.schedule.vector));
     }
   }
 }
@@ -90,10 +90,10 @@ void hold(const StageContext& stage, const Held& values, std::span<const Step> s
 void start_copies(const StageContext& stage, const Position& position, const Held& loads, Step& step) {
   KernelBuilder& b = stage.builder;
   const Handle begins = mask(b, position.begin_bounds(step), &step);
-  for (const auto& [id, array] : loads) {
+  for (const auto& [id, in] : loads) {
     const Expr& e = stage.expr(id);
     b.at(e.node);
-    b.copy(array, step.slot, stage.kernel.sources.at(e.source), position.at(e.index, &step), begins);
+    b.copy(in.array, in.at(step), stage.kernel.sources.at(e.source), position.at(e.index, &step), begins);
   }
 }
 

@@ -10,8 +10,14 @@
 
 namespace bz::compiler {
 
-// Expressions that shared memory holds, each at the slot of a step.
-using Held = std::map<ExprId, kernel::ArrayId>;
+// Expressions that shared memory holds, each at the slot of a step from `begin` on, or that the thread does.
+struct Holding {
+  kernel::ArrayId array = kernel::kNone;
+  Index begin = Index(0);
+  bool own = false;
+  Index at(const Step& step) const { return own ? step.own : begin + step.slot; }
+};
+using Held = std::map<ExprId, Holding>;
 
 // Whether `bounds` hold; asked once a step. kNone when they always do.
 Handle mask(KernelBuilder& builder, std::vector<IndexBound> bounds, Step* step);

@@ -19,7 +19,7 @@ struct Phase {
 
 class PhaseLowering {
  public:
-  PhaseLowering(const StageContext& stage, const Position& position, Exchange& exchange, ReadAhead* ahead)
+  PhaseLowering(const StageContext& stage, const Position& position, Exchange* exchange, ReadAhead* ahead)
       : stage_(stage),
         region_(stage.region),
         s_(stage.schedule),
@@ -32,6 +32,17 @@ class PhaseLowering {
     if (ahead == nullptr) return;
     held_ = ahead->held();
     values_.know(ahead->once());
+  }
+  PhaseLowering(const StageContext& stage, const Position& position, const Held& held)
+      : PhaseLowering(stage, position, nullptr, nullptr) {
+    held_ = held;
+  }
+
+  std::map<int, Handles> first() { return reduced(phase_of(0)); }
+  void later(const std::map<int, Handles>& results) {
+    for (const auto& [r, state] : results) values_.set_result(r, state);
+    for (int p = 1; p < region_.phases(); ++p) phase(p);
+    store_once();
   }
 
   void run() {
@@ -51,7 +62,7 @@ class PhaseLowering {
     const std::int64_t slots = stage_.extent.groups * s_.unroll * s_.vector * threads_of(s_);
     Held held;
     for (const ExprId id : kept) {
-      held[id] =
+      held[id].array =
           b_.array(stage_.array_name("keep", id), kept_dtype(region_, id), slots, kernel::Space::shared);
     }
     for_each_group([&](std::span<Step> steps, const Index&) {
@@ -95,7 +106,7 @@ class PhaseLowering {
     };
     // What the last groups read ahead is of the next domain.
     const Extent& e = stage_.extent;
-    const std::int64_t last = e.groups - s_.prefetch;
+    const std::int64_t last = ahead_ == nullptr ? e.groups : e.groups - s_.prefetch;
     const auto loops = [&](std::int64_t first, std::int64_t end, bool masked) {
       const std::int64_t middle = std::clamp(last, first, std::max(first, end));
       loop(first, middle, masked);
@@ -134,15 +145,20 @@ class PhaseLowering {
     return text;
   }
 
-  void phase(int p) {
-    const std::vector<ExprId> targets = targets_of(region_, p);
-    if (targets.empty()) return;
-    const Phase phase = phase_of(p);
+  // What the thread reduces in the phase, and stores there.
+  std::map<int, Handles> reduced(const Phase& phase) {
+    const std::vector<ExprId> targets = targets_of(region_, phase.number);
     b_.comment(title(phase));
     Values::Needs n = values_.needs(targets, held_, known());
     values_.compute_once(n);
-    std::map<int, Handles> results;
-    if (phase.goes_over_domain()) results = over_domain(phase, targets, std::move(n));
+    if (!phase.goes_over_domain()) return {};
+    return over_domain(phase, targets, std::move(n));
+  }
+
+  void phase(int p) {
+    if (targets_of(region_, p).empty()) return;
+    const Phase phase = phase_of(p);
+    std::map<int, Handles> results = reduced(phase);
     for (const int r : phase.of_threads) {
       for (const ExprId o : stage_.reduction(r).operands)
         results[r].push_back(b_.widen(values_.of(o, nullptr), states_.width()));
@@ -154,7 +170,7 @@ class PhaseLowering {
       else
         values_.set_result(r, std::move(state));
     }
-    exchange_.across_threads(shared);
+    if (!shared.empty()) exchange_->across_threads(shared);
     for (auto& [r, state] : shared) values_.set_result(r, std::move(state));
   }
 
@@ -274,7 +290,7 @@ class PhaseLowering {
   const Schedule& s_;
   KernelBuilder& b_;
   const Position& position_;
-  Exchange& exchange_;
+  Exchange* exchange_;  // null where phases are lowered one by one
   ReadAhead* ahead_;
   Values values_;
   States states_;
@@ -287,7 +303,17 @@ class PhaseLowering {
 }  // namespace
 
 void lower_phases(const StageContext& stage, const Position& position, Exchange& exchange, ReadAhead* ahead) {
-  PhaseLowering(stage, position, exchange, ahead).run();
+  PhaseLowering(stage, position, &exchange, ahead).run();
+}
+
+std::map<int, Handles> lower_first_phase(const StageContext& stage, const Position& position,
+                                         const Held& held) {
+  return PhaseLowering(stage, position, held).first();
+}
+
+void lower_later_phases(const StageContext& stage, const Position& position, const Held& held,
+                        const std::map<int, Handles>& results) {
+  PhaseLowering(stage, position, held).later(results);
 }
 
 }  // namespace bz::compiler

@@ -60,7 +60,7 @@ Step Position::step(const Index& vector, bool masked) const {
   const Region& region = stage_.region;
   const Schedule& s = stage_.schedule;
   Step step;
-  Index flat = (vector * s.cluster + stage_.share) * s.threads_reduced + stage_.place.thread_reduced;
+  Index flat = (vector * sharing(s) + stage_.share) * s.threads_reduced + stage_.place.thread_reduced;
   // One question for a vector that is inside as a whole or not at all, else one for each lane.
   Index bound = flat;
   if (s.lanes_reduced) {
@@ -72,6 +72,7 @@ Step Position::step(const Index& vector, bool masked) const {
   if (masked) step.bounds = {{bound, 0, region.domain_size()}};
   spread(region.reduced, flat, step.reduced);
   const std::int64_t room = s.prefetch > 0 ? vectors_ahead(region, s) : stage_.extent.groups * s.unroll;
+  step.own = vector * s.vector + stage_.lane;
   step.slot = slot(s.prefetch > 0 ? mod(vector, room) : vector, room);
   return step;
 }
@@ -80,7 +81,9 @@ std::vector<Step> Position::steps_of(const Index& group, bool masked) const {
   const Schedule& s = stage_.schedule;
   std::vector<Step> steps;
   if (s.keep != Keep::registers) {
-    for (int u = 0; u < s.unroll; ++u) steps.push_back(step(group * s.unroll + Index(u), masked));
+    const bool one = stage_.extent.groups == 1;
+    for (std::int64_t u = 0; u < stage_.extent.together; ++u)
+      steps.push_back(step(group * s.unroll + Index(u), masked && !(one && is_inside(u))));
     return steps;
   }
   for (std::int64_t i = 0; i < vectors_in_registers(stage_.region, s); ++i)

@@ -18,6 +18,7 @@ using Memo = std::map<ExprId, Handle>;
 struct Step {
   std::vector<std::pair<std::int32_t, Index>> reduced;  // region variable -> kernel index
   Index slot;                      // of the vector in what shared memory holds of the domain
+  Index own;                       // in what the thread itself holds
   std::vector<IndexBound> bounds;  // of the domain, where they may fail
   Memo memo;
   std::map<std::vector<IndexBound>, Handle> masks;

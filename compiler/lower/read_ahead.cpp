@@ -9,7 +9,8 @@ ReadAhead::ReadAhead(const StageContext& stage, const IndexVar& first, const Ind
   const Index block = Index::var(first);
   if (s.keep == Keep::registers) {
     for (const ExprId id : loads_once(stage.region))
-      once_[id] = b_.array(stage.array_name("once", id), stage.expr(id).dtype, 1, kernel::Space::registers);
+      once_[id].array =
+          b_.array(stage.array_name("once", id), stage.expr(id).dtype, 1, kernel::Space::registers);
   }
   load_once(block);
   if (s.spill > 0) {
@@ -20,7 +21,8 @@ ReadAhead::ReadAhead(const StageContext& stage, const IndexVar& first, const Ind
   ahead_ = arrays_for(loads_ahead(stage.region, s), "ahead");
   held_ = ahead_;
   Held parameters;
-  if (s.parameters_shared) parameters = arrays_for(parameter_loads(stage.region, s), "parameter");
+  if (s.parameters != Parameters::memory)
+    parameters = arrays_for(parameter_loads(stage.region, s), "parameter");
   held_.insert(parameters.begin(), parameters.end());
   for (int g = 0; g < s.prefetch; ++g) {
     start(block, Index(g), ahead_);
@@ -33,15 +35,16 @@ Held ReadAhead::arrays_for(const std::vector<ExprId>& loads, std::string_view na
   const Schedule& s = stage_.schedule;
   Held arrays;
   for (const ExprId id : loads) {
-    arrays[id] = b_.array(stage_.array_name(name, id), kept_dtype(stage_.region, id),
-                          vectors_ahead(stage_.region, s) * s.vector * threads_of(s), kernel::Space::shared);
+    arrays[id].array =
+        b_.array(stage_.array_name(name, id), kept_dtype(stage_.region, id),
+                 vectors_ahead(stage_.region, s) * s.vector * threads_of(s), kernel::Space::shared);
   }
   return arrays;
 }
 
 Memo ReadAhead::once() const {
   Memo values;
-  for (const auto& [id, array] : once_) values[id] = b_.get(array, Index(0), stage_.expr(id).dtype);
+  for (const auto& [id, in] : once_) values[id] = b_.get(in.array, Index(0), stage_.expr(id).dtype);
   return values;
 }
 
@@ -79,10 +82,10 @@ void ReadAhead::start(const Index& block, const Index& group, const Held& loads)
 // Of a block that does not exist something is loaded that nobody asks for.
 void ReadAhead::load_once(const Index& block) {
   const Position position(stage_, block);
-  for (const auto& [id, array] : once_) {
+  for (const auto& [id, in] : once_) {
     const Expr& e = stage_.expr(id);
     b_.at(e.node);
-    b_.set(array, Index(0), load_value(stage_, position, e, nullptr));
+    b_.set(in.array, Index(0), load_value(stage_, position, e, nullptr));
   }
 }
 

@@ -34,7 +34,7 @@ void Spilled::start(const Group& group) {
 Held Spilled::held(int phase) const {
   Held held;
   for (const auto& [id, array] : arrays_.spill.held[static_cast<std::size_t>(phase)])
-    held[id] = arrays_.arrays[static_cast<std::size_t>(array)];
+    held[id].array = arrays_.arrays[static_cast<std::size_t>(array)];
   return held;
 }
 

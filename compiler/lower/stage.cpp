@@ -1,5 +1,6 @@
 #include "compiler/lower/stage.h"
 
+#include "compiler/lower/gang.h"
 #include "compiler/lower/phases.h"
 
 namespace bz::compiler {
@@ -23,11 +24,11 @@ void lower_reading_ahead(const StageContext& stage) {
   KernelBuilder& b = stage.builder;
   const std::int64_t blocks = stage.extent.blocks;
   const IndexVar turn = b.var("turn", blocks), round = b.var("round", blocks),
-                 next = b.var("next", 2 * blocks);
+                 next = b.var("next", 2 * blocks), teams = b.teams("teams", blocks);
   ReadAhead ahead(stage, stage.place.team, next);
   Exchange exchange(stage, Index::var(round));
   exchange.wait_for_cluster();
-  b.turns(turn, stage.place.team, next, round, [&] {
+  b.turns({turn, stage.place.team.id, next, round, teams.id, blocks}, [&] {
     lower_phases(stage, Position(stage, Index::var(turn)), exchange, &ahead);
     end_turn(stage);
   });
@@ -77,6 +78,7 @@ void lower_stage(KernelContext& kernel, const Region& region, const Schedule& sc
                  const StagePlace& place) {
   const StageContext stage(kernel, region, schedule, place);
   kernel.builder.set_lanes(schedule.vector, schedule.lanes_reduced);
+  if (schedule.gang > 1) return lower_gang(stage);
   if (schedule.prefetch > 0) return lower_reading_ahead(stage);
   if (place.ticket_blocks > 0) return lower_ticket(stage);
   if (place.staged) return lower_team(stage);

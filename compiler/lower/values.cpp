@@ -34,10 +34,10 @@ void Values::load(const Needs& n, const Held& held, std::span<Step> steps) {
   for (Step& s : steps) {
     for (const ExprId id : n.loads) {
       const Expr& e = stage_.expr(id);
-      const auto array = held.find(id);
+      const auto in = held.find(id);
       b_.at(e.node);
-      s.memo[id] =
-          array != held.end() ? b_.get(array->second, s.slot, e.dtype) : load_value(stage_, position_, e, &s);
+      s.memo[id] = in != held.end() ? b_.get(in->second.array, in->second.at(s), e.dtype)
+                                    : load_value(stage_, position_, e, &s);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <vector>
 
 #include "compiler/fuse/access.h"
@@ -21,6 +22,9 @@ inline int power_at_most(std::int64_t n) {
   return static_cast<int>(
       std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(n, 1, kMostPower))));
 }
+
+// For a row that many blocks share, anywhere on the device.
+std::optional<Schedule> gang_candidate(const Region& region, const Target& target, int full);
 
 // Threads along the reduced variable. `full`: elements in 16 bytes; `team`: blocks that share the domains;
 // when the domain stays in registers, threads exchange what they have found `exchanges` times.

@@ -142,6 +142,10 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
         staying, [](const Schedule& s) { return s.keep != Keep::registers || s.cluster > 1 || s.spill > 0; });
     candidates.insert(candidates.begin(), staying.begin(), staying.end());
   }
+  if (rows && !bounds.staged) {
+    if (const std::optional<Schedule> gang = gang_candidate(region, target, full))
+      candidates.insert(candidates.begin(), *gang);
+  }
   if (region.reductions.empty() && !bounds.staged) {
     const std::vector<Schedule> tiles = tile_candidates(region, all, target);
     candidates.insert(candidates.begin(), tiles.begin(), tiles.end());

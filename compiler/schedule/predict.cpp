@@ -15,6 +15,8 @@ constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait. These, masks, parameters
 // and spilling are fitted to 794 kernels of rows from 16384 to 2^20.
 constexpr double kClusterSeconds = 0.1e-6;
+// What blocks of a gang find goes to the others and back in `kGangLag` turns of this.
+constexpr double kGangTurnSeconds = 1e-6;
 // Where blocks stay and take turns, all that they move takes so much longer: they all load, then all store.
 constexpr double kStaying = 1.12;
 // Warps of a scheduler that leave half of its time unused.
@@ -40,8 +42,9 @@ struct Work {
 
 // The share of what threads handle that is there: the rest of the last vectors and of the last block is masked.
 double used(const Region& region, const Schedule& s, const Extent& e) {
-  const std::int64_t reduced =
-      s.keep == Keep::registers ? e.vectors * (e.per_group / s.unroll) : e.groups * e.per_group;
+  const std::int64_t reduced = s.keep == Keep::registers || e.groups == 1
+                                   ? e.vectors * (e.per_group / s.unroll)
+                                   : e.groups * e.per_group;
   const double all = static_cast<double>(reduced) * static_cast<double>(e.blocks * e.rows_per_block);
   return std::max(1.0, static_cast<double>(region.domain_size() * region.domains())) / std::max(1.0, all);
 }
@@ -60,11 +63,11 @@ double masked(const Region& region, const Schedule& s, const Extent& e) {
 double exchange_instructions(const Region& region, const Schedule& s, const Extent& e, const Reduction& r) {
   const Warps warps = warps_of(s);
   const auto components = static_cast<double>(r.component_dtypes().size());
-  const int align = instructions_to_align(region, r);  // before components are added one by one
-  const double each = components + (align > 0 ? components : instructions_to_combine(region, r));
-  double count = std::log2(warps.in_warp) * each + align;
+  const int together = instructions_together(region, r);  // beside components that are folded one by one
+  const double each = components + (together > 0 ? components : instructions_to_combine(region, r));
+  double count = std::log2(warps.in_warp) * each + together;
   for (const int parts : {warps.count, s.cluster}) {
-    if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each + align;
+    if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each + together;
   }
   const double lanes = s.lanes_reduced ? 1 : s.vector;
   return count * lanes * static_cast<double>(region.teams() * e.blocks * s.cluster) * threads_of(s);
@@ -104,7 +107,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
       const bool alone = loaded && e.shifted && !moves_with_domain(region, x);
       work.instructions += elements * (alone ? 2 : element_instructions(region, x));
       if (loaded) load(x, phase > 0);
-      if (loaded && x.table < 0 && !moves_with_domain(region, x) && !s.parameters_shared)
+      if (loaded && x.table < 0 && !moves_with_domain(region, x) && s.parameters == Parameters::memory)
         work.parameters += elements * size_of(x.stored);
     }
     if (phase == 0) {
@@ -143,7 +146,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
 }  // namespace
 
 int resident_blocks(const Region& region, const Schedule& s, const Target& target) {
-  const std::int64_t threads = threads_of(s);
+  const std::int64_t threads = threads_of_block(s);
   const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
   const std::int64_t blocks =
       std::min({target.threads_per_multiprocessor / threads, blocks_by_registers(region, s, target),
@@ -151,18 +154,26 @@ int resident_blocks(const Region& region, const Schedule& s, const Target& targe
   return static_cast<int>(std::max<std::int64_t>(1, blocks));
 }
 
+std::int64_t gangs_at_once(const Region& region, const Schedule& s, const Target& target) {
+  const std::int64_t room =
+      std::int64_t{target.multiprocessors} * resident_blocks(region, s, target) / s.gang;
+  const std::int64_t apart = s.parameters == Parameters::memory ? 1 : gangs_apart(region, s);
+  return std::max<std::int64_t>(1, room / apart) * apart;
+}
+
 double predict(const Region& region, const Schedule& s, const Target& target, const Bounds& bounds) {
   const Extent e = extent_of(region, s);
-  // A unit is a block or a cluster; a stage has one for each team, that iterates over the team's domains.
+  // A unit is a block, a cluster or a gang; a stage has one for each team, that iterates over the team's domains.
   const bool owned = bounds.staged && bounds.queue == 0;
-  const int cluster = owned ? bounds.team : s.cluster;
+  const int cluster = owned ? bounds.team : sharing(s);
   const std::int64_t units = owned ? region.teams() : region.teams() * e.blocks;
   const std::int64_t iterations = owned ? (s.cluster == 1 ? ceil_div(e.blocks, bounds.team) : e.blocks) : 1;
   // What other stages take of registers and shared memory is not known.
   const int resident = bounds.staged ? std::max(1, target.threads_per_multiprocessor / threads_of(s))
                                      : resident_blocks(region, s, target);
-  const auto clusters = static_cast<std::int64_t>(target.multiprocessors * reach(cluster) / cluster);
-  const std::int64_t at_once = std::max<std::int64_t>(1, clusters) * resident;
+  const auto clusters = static_cast<std::int64_t>(target.multiprocessors * reach(s.cluster) / cluster);
+  const std::int64_t at_once =
+      s.gang > 1 ? gangs_at_once(region, s, target) : std::max<std::int64_t>(1, clusters) * resident;
   const double share = target.dram_bytes_per_second / target.multiprocessors;
 
   // Of each of four schedulers.
@@ -190,7 +201,7 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     const double again = w.from_cache / (cached ? kCacheSpeed : 1);
     const double parameters = w.parameters / kParameterSpeed;
     memory += staying * (w.from_memory + again + parameters + w.written) / target.dram_bytes_per_second;
-    arithmetic += w.instructions / issued / (target.multiprocessors * reach(cluster));
+    arithmetic += w.instructions / issued / (target.multiprocessors * (s.gang > 1 ? 1 : reach(cluster)));
     const double read = (w.from_memory + again + parameters) / parts / (share * kBurst);
     const double computed = w.instructions / parts / issued;
     const double stored = w.written / parts / (share * kBurst);
@@ -215,6 +226,7 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     if (s.cluster > 1) chain += kClusterExchangeSeconds;
   }
   chain *= static_cast<double>(ceil_div(units, at_once) * iterations);
+  if (s.gang > 1) chain = kGangTurnSeconds * static_cast<double>(ceil_div(units, at_once) + kGangLag);
   const double most = std::max({memory, arithmetic, chain, 1e-12});
   const double sharpness = kSharpness + kSharpnessOfBlock * resident;
   double sum = 0;

@@ -125,13 +125,22 @@ std::int64_t mailboxes_of(const Region& region, const Schedule& s) {
   return s.cluster == 1 ? 0 : exchanges_of(region) * (alternates(region, s) ? 2 : 1);
 }
 
+std::int64_t slots_of(const Region& region, const Schedule& s) {
+  std::int64_t components = 0;
+  for (const Reduction& r : region.reductions)
+    components += static_cast<std::int64_t>(r.component_dtypes().size());
+  return components * kGangRounds * s.gang;
+}
+
 std::int64_t vectors_in_registers(const Region& region, const Schedule& s) {
   return extent_of(region, s).vectors - s.spill;
 }
 
 std::int64_t vectors_ahead(const Region& region, const Schedule& s) {
-  return s.keep == Keep::registers ? extent_of(region, s).vectors
-                                   : static_cast<std::int64_t>(s.prefetch) * s.unroll;
+  if (s.keep == Keep::registers) return extent_of(region, s).vectors;
+  if (s.gang == 1) return std::int64_t{s.prefetch} * s.unroll;
+  const Extent e = extent_of(region, s);
+  return e.groups * e.together;
 }
 
 // Leaves out what no root needs, and puts operands first, what is left in the order it had otherwise.
@@ -245,12 +254,29 @@ int live_registers(const Region& region) {
   return most;
 }
 
-std::optional<Region> resident_form(const Region& region, bool sums_of_exponentials) {
+// Where blocks stay and spill, most of a domain arrives while the first phase goes over it: exponentials cost no time there. Of moments
+// mean and deviations in one exchange save waiting for each other, but take more instructions to put together, which f32 of long rows has
+// time for: layer_norm of 65536 f32 took 0.55 ms so and 0.57 otherwise, but of 30522 bf16 0.62 and 0.60, of 1000 bf16 0.69 and 0.50 (H200,
+// 2026-11).
+const Region& Forms::of(const Schedule& s) const {
+  constexpr std::int64_t kElements = 32;  // of a thread
+  if (s.keep != Keep::registers) return region_;
+  const bool exponentials = s.prefetch == 0 || s.spill == 0;
+  const bool narrow = std::any_of(region_.exprs.begin(), region_.exprs.end(), [](const Expr& e) {
+    return e.kind == Expr::Kind::load && e.varies && size_of(e.stored) == 2;
+  });
+  const bool moments =
+      narrow || region_.domain_size() < kElements * s.threads_reduced * s.cluster || s.threads_reduced <= 32;
+  const std::optional<Region>& form = !moments ? exponentials_ : exponentials ? resident_ : moments_;
+  return form && (exponentials || moments) ? *form : region_;
+}
+
+std::optional<Region> resident_form(const Region& region, bool exponentials, bool moments) {
   Region r = region;
-  bool changed = sums_of_exponentials && max_sumexp_as_sums(r);
+  bool changed = exponentials && max_sumexp_as_sums(r);
   if (changed) put_in_order(r);
   if (changed && exchange_once(r)) put_in_order(r);
-  while (moments_as_sums(r)) {
+  while (moments && moments_as_sums(r)) {
     put_in_order(r);
     changed = true;
   }

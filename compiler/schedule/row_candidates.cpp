@@ -55,7 +55,7 @@ class RowCandidates {
     if (region_.phases() > 1) {
       for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
       if (!extent_of(region_, first_).shifted && !parameter_loads(region_, first_).empty())
-        add_kept(Keep::registers, 1, /*parameters_shared=*/true);
+        add_kept(Keep::registers, 1, Parameters::shared);
       add_copied_in_place();
       if (size_ >= kOfCluster) prefer_small_blocks();
       add_exponentials_of_long_rows();
@@ -110,12 +110,12 @@ class RowCandidates {
     out_.push_back(s);
   }
 
-  void add_kept(Keep keep, int prefetch = 0, bool parameters_shared = false) {
+  void add_kept(Keep keep, int prefetch = 0, Parameters parameters = Parameters::memory) {
     constexpr std::int64_t kChunk = 16, kOfBlock = 4096;  // elements
     Schedule s = first_;
     s.keep = keep;
     s.prefetch = prefetch;
-    s.parameters_shared = parameters_shared;
+    s.parameters = parameters;
     for (int cluster = first_.cluster; cluster <= most_cluster_; cluster *= 2) {
       s.cluster = cluster;
       if (cluster > first_.cluster && size_ < std::max(kOfCluster, cluster * kOfBlock)) break;
@@ -151,7 +151,7 @@ class RowCandidates {
     const int preferred = (narrow() ? 1 : one_pass ? 4 : 2) * kLeastThreads;
     const auto rank = [&](const Schedule& s) {
       if (s.prefetch > 0 && s.spill > 0) return std::pair(-2, 0);
-      if (s.parameters_shared) {
+      if (s.parameters != Parameters::memory) {
         const bool few = each(s.threads_reduced, s.cluster) < kPreferred;
         return std::pair(narrow() && size_ >= kVeryLong ? -1 : 8,
                          (few ? kMostThreads : 0) - s.threads_reduced);
@@ -237,7 +237,8 @@ class RowCandidates {
 
   // With little to compute blocks that have most of a row in shared memory, and as few of them as hold it: of the copy speed, before and
   // so, rms_norm of 30522 bf16 85 and 97 %, of 65535 83 and 94, of 65536 94 and 97, of 262144 89 and 91; layer_norm of 30522 bf16 75
-  // and 84, of 65536 f32 91 and 93; rms_norm of 262144 f32 91 and 93 (H200, 2026-11).
+  // and 84; rms_norm of 262144 f32 91 and 93. layer_norm of f32, which exchanges once, by blocks of 128 threads that have up to 128 elements
+  // each: of 65536 91 and 96, of 30522 88 and 93 (H200, 2026-11).
   void add_mostly_spilled() {
     if (heavy_ || size_ <= kOfCluster || size_ >= 4 * kVeryLong) return;
     const bool once = exchanges_ == 1, long_row = size_ >= kVeryLong, aligned = size_ % first_.vector == 0;
@@ -251,15 +252,23 @@ class RowCandidates {
       if (aligned || each(threads, 1) > kMostSpilled) return;
     } else {
       if (once) threads = 256;
-      // f32 that fills a block, or a cluster of 8.
-      if (once != long_row || size_ % (kMostSpilled * threads) != 0) return;
+      // f32 that fills a cluster of 8; otherwise registers hold all.
+      if (once != long_row || (once && size_ % (kMostSpilled * threads) != 0)) return;
+      if (!once) {
+        threads = kLeastThreads;
+        registers = 0;
+      }
     }
     Schedule s = first_;
     s.keep = Keep::registers;
     while (s.cluster < std::min(8, most_cluster_) && each(threads, s.cluster) > kMostSpilled) s.cluster *= 2;
     if (each(threads, s.cluster) > kMostSpilled || each(threads, s.cluster) <= registers) return;
     const std::size_t before = out_.size();
-    spill_all_but(s, registers, threads, 16);
+    if (registers == 0) {
+      add(s, threads, 16);
+    } else {
+      spill_all_but(s, registers, threads, 16);
+    }
     prefer_added(before);
   }
 
@@ -300,7 +309,7 @@ class RowCandidates {
     std::int64_t least, most;
   };
   Range kept_range(const Schedule& s, int threads) const {
-    if (s.parameters_shared) {
+    if (s.parameters != Parameters::memory) {
       const bool gains = size_ >= (narrow() ? kVeryLong / 4 : kVeryLong);
       return {kLeastThreads, gains ? (narrow() ? 512 : 256) : 0, 16, 96};
     }

@@ -1,10 +1,12 @@
 #include "compiler/schedule/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <numeric>
 #include <set>
 
 #include "compiler/fuse/access.h"
@@ -17,6 +19,7 @@ namespace bz::compiler {
 namespace {
 
 constexpr std::string_view kKeepNames[] = {"nothing", "registers", "shared"};
+constexpr std::string_view kParameterNames[] = {"memory", "shared", "registers"};
 
 // `none`: 0 is a number too, and says that there is none.
 int parse_number(std::string_view key, std::string_view text, int most, bool none = false,
@@ -30,6 +33,15 @@ int parse_number(std::string_view key, std::string_view text, int most, bool non
                             power_of_two ? "power of two" : "number", most));
   }
   return n;
+}
+
+// The place of the value among the names.
+std::ptrdiff_t parse_name(std::string_view key, std::string_view value,
+                          std::span<const std::string_view> names) {
+  const auto found = std::find(names.begin(), names.end(), value);
+  if (found == names.end())
+    throw Error(fmt::format("schedule: {}={} is none of {}", key, value, fmt::join(names, ", ")));
+  return found - names.begin();
 }
 
 // Of a thread, beside the domain's elements: addresses, partial results and the arithmetic in flight. Measured with
@@ -57,8 +69,9 @@ std::int64_t partial_bytes(const Region& region, const Schedule& s) {
   const std::int64_t each = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   const int places = alternates(region, s) ? 2 : 1;
   std::int64_t bytes = ceil_div(mailboxes_of(region, s) * size_of(DType::i64), 16) * 16;
+  if (s.gang > 1) bytes += slots_of(region, s) / kGangRounds / s.gang * 16;  // what the gang has found
   for (const int parts : {warps_of(s).count, s.cluster}) {
-    if (parts == 1) continue;
+    if (parts == 1 && s.gang == 1) continue;
     for (const Reduction& r : region.reductions) {
       if (!r.exchanges()) continue;
       for (const DType t : r.component_dtypes())
@@ -80,14 +93,18 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format(
-      "lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}{}keep={}",
-      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced, s.unroll,
-      s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
-      s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
-      s.parameters_shared ? "parameters=shared," : "", s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
-      s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
-      s.queue == 0 ? "" : fmt::format("queue={},", s.queue), kKeepNames[static_cast<int>(s.keep)]);
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}{}{}keep={}",
+                     s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
+                     s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
+                     s.gang == 1 ? "" : fmt::format("gang={},", s.gang),
+                     s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
+                     s.parameters == Parameters::memory
+                         ? ""
+                         : fmt::format("parameters={},", kParameterNames[static_cast<int>(s.parameters)]),
+                     s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
+                     s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
+                     s.queue == 0 ? "" : fmt::format("queue={},", s.queue),
+                     kKeepNames[static_cast<int>(s.keep)]);
 }
 
 Schedule parse_schedule(std::string_view text) {
@@ -114,12 +131,12 @@ Schedule parse_schedule(std::string_view text) {
       s.unroll = parse_number(key, value, kMostUnroll);
     } else if (key == "cluster") {
       s.cluster = parse_number(key, value, 16);
+    } else if (key == "gang") {
+      s.gang = parse_number(key, value, kMostGang);
     } else if (key == "prefetch") {
       s.prefetch = parse_number(key, value, 16, /*none=*/true);
     } else if (key == "parameters") {
-      if (value != "shared" && value != "memory")
-        throw Error(fmt::format("schedule: parameters={} is neither shared nor memory", value));
-      s.parameters_shared = value == "shared";
+      s.parameters = static_cast<Parameters>(parse_name(key, value, kParameterNames));
     } else if (key == "tile") {
       s.tile = parse_number(key, value, 128);
     } else if (key == "spill") {
@@ -127,16 +144,12 @@ Schedule parse_schedule(std::string_view text) {
     } else if (key == "queue") {
       s.queue = parse_number(key, value, kMostLag, /*none=*/true, /*power_of_two=*/false);
     } else if (key == "keep") {
-      const auto* found = std::find(std::begin(kKeepNames), std::end(kKeepNames), value);
-      if (found == std::end(kKeepNames)) {
-        throw Error(fmt::format("schedule: keep={} is none of nothing, registers, shared", value));
-      }
-      s.keep = static_cast<Keep>(found - std::begin(kKeepNames));
+      s.keep = static_cast<Keep>(parse_name(key, value, kKeepNames));
     } else {
-      throw Error(
-          fmt::format("schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, "
-                      "prefetch, parameters, tile, spill, queue, keep",
-                      key));
+      throw Error(fmt::format(
+          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, gang, "
+          "prefetch, parameters, tile, spill, queue, keep",
+          key));
     }
   }
   return s;
@@ -175,11 +188,13 @@ static Index domain_start(const Region& region) {
 static std::int64_t aligned_elements(const Region& region, const Schedule& s) {
   constexpr int kVectorsOfLine = 8;
   const std::int64_t together =
-      std::int64_t{s.vector} * s.threads_reduced * s.cluster * (s.keep == Keep::registers ? 1 : s.unroll);
+      std::int64_t{s.vector} * s.threads_reduced * sharing(s) * (s.keep == Keep::registers ? 1 : s.unroll);
   const auto count = [&](std::int64_t aligned) {
     return ceil_div(region.domain_size() + aligned - 1, together);
   };
-  std::int64_t aligned = std::int64_t{s.vector} * std::min(s.threads_reduced, kVectorsOfLine);
+  // Half a line where rows that follow each other by few gangs have to begin alike.
+  const int most = s.gang > 1 ? kVectorsOfLine / 2 : kVectorsOfLine;
+  std::int64_t aligned = std::int64_t{s.vector} * std::min(s.threads_reduced, most);
   while (aligned > s.vector && count(aligned) > count(s.vector)) aligned /= 2;
   return aligned;
 }
@@ -222,15 +237,32 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.interleaved = interleaved(region, e.rows_per_block);
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
-  e.per_group = vector * s.threads_reduced * s.cluster * s.unroll;
+  e.per_group = vector * s.threads_reduced * sharing(s) * s.unroll;
   const std::int64_t reach = size + (e.shifted ? aligned_elements(region, s) - 1 : 0);
   e.vectors = ceil_div(reach, e.per_group / s.unroll);
   e.groups = ceil_div(reach, e.per_group);
+  e.together = e.groups == 1 ? e.vectors : s.unroll;
   // Each group has its place among those read ahead.
-  if (s.prefetch > 1) e.groups = ceil_div(e.groups, s.prefetch) * s.prefetch;
+  if (s.prefetch > 1 && s.gang == 1) e.groups = ceil_div(e.groups, s.prefetch) * s.prefetch;
   e.first_full = e.shifted ? 1 : 0;
   e.end_full = std::max(e.first_full, size / e.per_group);
   return e;
+}
+
+std::int64_t gangs_apart(const Region& region, const Schedule& s) {
+  const Extent e = extent_of(region, s);
+  if (!e.shifted) return 1;
+  if (region.kept.size() != 1 || e.interleaved > 1) return 0;
+  const IndexVar& domain = region.kept[0];
+  const auto start_of = [&, start = domain_start(region)](std::int64_t number) {
+    const Index at(number);
+    return start.substitute([&](std::int32_t v) -> const Index* { return v == domain.id ? &at : nullptr; });
+  };
+  const Index apart = start_of(1) - start_of(0);
+  if (!apart.is_constant() || !(domain_start(region) - start_of(0) == Index::var(domain) * apart.constant()))
+    return 0;
+  const std::int64_t aligned = aligned_elements(region, s);
+  return aligned / std::gcd(aligned, apart.constant());
 }
 
 std::int64_t shared_bytes(const Region& region, const Schedule& s) {
@@ -238,13 +270,15 @@ std::int64_t shared_bytes(const Region& region, const Schedule& s) {
   if (s.tile > 1) bytes += tile_bytes(region, *tile_of(region, s));
   if (s.prefetch > 0 && s.spill == 0) {
     const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
-    for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
-    if (s.parameters_shared) {
+    const int places = s.gang > 1 ? gang_places(s) : 1;
+    for (const ExprId id : loads_ahead(region, s))
+      bytes += places * elements * size_of(kept_dtype(region, id));
+    if (s.parameters == Parameters::shared) {
       for (const ExprId id : parameter_loads(region, s)) bytes += elements * size_of(kept_dtype(region, id));
     }
   }
   if (s.spill > 0) bytes += spill_bytes(region, s);
-  if (s.keep != Keep::shared) return bytes;
+  if (s.keep != Keep::shared || s.gang > 1) return bytes;
   const std::int64_t elements = elements_per_thread(s, extent_of(region, s)) * threads_of(s);
   for (const ExprId id : kept_values(region)) bytes += elements * size_of(kept_dtype(region, id));
   return bytes;
@@ -255,25 +289,37 @@ static std::optional<std::string> refuse_prefetch(const Region& region, const Sc
                                                   const Target& target) {
   if (target.sm < kCopies) return fmt::format("{} has no asynchronous copies", target.name);
   if (s.tile > 1) return "a tile is not read ahead";
-  if (s.keep == Keep::shared) return "nothing is read ahead of a domain that is kept in shared memory";
+  if (s.keep == Keep::shared && s.gang == 1)
+    return "nothing is read ahead of a domain that is kept in shared memory";
   if (loads_ahead(region, s).empty()) return "no domain has a load of its own to read ahead";
   if (s.keep == Keep::registers) {
     if (s.prefetch > 1) return "where a domain is kept, no more than one is read ahead";
     return std::nullopt;
   }
-  if (region.phases() > 1) return "a domain that is read by each phase is not read ahead";
+  if (region.phases() > 1 && s.gang == 1) return "a domain that is read by each phase is not read ahead";
   return std::nullopt;
 }
 
-static std::optional<std::string> refuse_parameters(const Region& region, const Schedule& s,
-                                                    const Extent& e) {
-  if (s.prefetch == 0 || s.keep != Keep::registers)
+static std::optional<std::string> refuse_parameters(const Region& region, const Schedule& s, const Extent& e,
+                                                    const Target& target) {
+  if (s.prefetch == 0 || (s.keep != Keep::registers && s.gang == 1))
     return "parameters stay in shared memory where blocks stay that keep a domain in registers, with "
-           "prefetch=1";
+           "prefetch=1, or of gangs";
+  if (s.parameters == Parameters::registers && s.gang == 1)
+    return "parameters stay in registers where a gang's blocks go over domains";
+  if (s.parameters == Parameters::registers && e.groups > 1)
+    return fmt::format(
+        "a thread has {} vectors and an unroll of {}, parameters stay in registers where they "
+        "are handled together",
+        e.vectors, s.unroll);
   if (!s.lanes_reduced || parameter_loads(region, s).empty())
     return "domains load nothing alike along their lanes";
   if (s.spill > 0) return "parameters do not stay in shared memory beside what is spilled";
-  if (e.shifted) return "rows are not aligned, so that a thread is elsewhere in each of them";
+  const std::int64_t apart = s.gang > 1 ? gangs_apart(region, s) : 0;
+  if (e.shifted && apart == 0) return "rows are not aligned, so that a thread is elsewhere in each of them";
+  if (apart * s.gang > target.multiprocessors)
+    return fmt::format("rows of every {}th gang begin alike, and {} multiprocessors have room for {} gangs",
+                       apart, target.multiprocessors, target.multiprocessors / s.gang);
   return std::nullopt;
 }
 
@@ -288,6 +334,27 @@ static std::optional<std::string> refuse_spill(const Region& region, const Sched
   if (bytes <= target.max_shared_bytes) return std::nullopt;
   return fmt::format("{} bytes of shared memory to spill to, a block may have {}", bytes,
                      target.max_shared_bytes);
+}
+
+static std::optional<std::string> refuse_gang(const Region& region, const Schedule& s, const Target& target) {
+  if (s.gang > target.multiprocessors)
+    return fmt::format("a gang of {} blocks, the device has {} multiprocessors", s.gang,
+                       target.multiprocessors);
+  if (s.cluster > 1) return "the blocks of a gang are no clusters";
+  if (!s.lanes_reduced || s.threads_kept > 1) return "the threads of a gang's block are all of one domain";
+  if (s.keep != Keep::shared || s.prefetch == 0)
+    return "a gang keeps domains in shared memory and reads ahead, with keep=shared and prefetch=1 or more";
+  if (region.phases() != 2 || exchanges_of(region) != 1)
+    return fmt::format("{} phases with {} exchanges, a gang has two and exchanges once", region.phases(),
+                       exchanges_of(region));
+  for (const Reduction& r : region.reductions) {
+    for (const DType t : r.component_dtypes()) {
+      if (size_of(message_dtype(t)) != 4)
+        return fmt::format("{} of {} is exchanged, a gang exchanges words of 4 bytes", info(r.monoid).text,
+                           name(t));
+    }
+  }
+  return std::nullopt;
 }
 
 static std::optional<std::string> refuse_tile(const Region& region, const Schedule& s, const Target& target) {
@@ -305,13 +372,12 @@ static std::optional<std::string> refuse_tile(const Region& region, const Schedu
 }
 
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
-  const int threads = threads_of(s);
+  const int threads = threads_of_block(s);
   if (threads > target.max_threads_per_block) {
     return fmt::format("{} threads, a block may have {}", threads, target.max_threads_per_block);
   }
-  if (s.threads_reduced > 1 && threads % 32 != 0) {
-    return fmt::format("{} threads that share a domain do not fill warps of 32", threads);
-  }
+  if ((s.threads_reduced > 1 || s.gang > 1) && threads_of(s) % 32 != 0)
+    return fmt::format("{} threads that share a domain do not fill warps of 32", threads_of(s));
   if (region.reduced.empty() && (s.lanes_reduced || s.threads_reduced > 1 || s.cluster > 1))
     return "nothing is reduced";
   if (s.cluster > target.max_cluster && target.ptx != 0 && target.ptx < kClusterPtx && target.sm >= 90) {
@@ -339,9 +405,12 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
     return fmt::format("vectors of {} do not divide the innermost reduced extent {}", s.vector,
                        region.reduced.back().extent);
   }
+  if (s.gang > 1) {
+    if (auto why = refuse_gang(region, s, target)) return why;
+  }
   const Extent e = extent_of(region, s);
-  if (e.blocks * s.cluster > 0x7fffffff)
-    return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks * s.cluster);
+  if (e.blocks * sharing(s) > 0x7fffffff)
+    return fmt::format("{} blocks, a grid may have 2^31 - 1", e.blocks * sharing(s));
   std::int64_t bytes = partial_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory for partial results, a block may have {}", bytes,
@@ -354,8 +423,8 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
                          target.max_shared_bytes);
     }
   }
-  if (s.parameters_shared) {
-    if (std::optional<std::string> why = refuse_parameters(region, s, e)) return why;
+  if (s.parameters != Parameters::memory) {
+    if (std::optional<std::string> why = refuse_parameters(region, s, e, target)) return why;
   }
   if (s.spill > 0) {
     if (std::optional<std::string> why = refuse_spill(region, s, e, target)) return why;
@@ -372,7 +441,7 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
       return fmt::format("{} registers a thread to keep the domain, {} are free", registers, budget);
     return std::nullopt;
   }
-  if (kept_values(region).empty()) return "no phase needs the domain of an earlier one";
+  if (s.gang == 1 && kept_values(region).empty()) return "no phase needs the domain of an earlier one";
   bytes = shared_bytes(region, s);
   if (bytes > target.max_shared_bytes) {
     return fmt::format("{} bytes of shared memory to keep the domain, a block may have {}", bytes,

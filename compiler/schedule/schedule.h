@@ -10,7 +10,7 @@
 // domain lives between phases: registers, shared memory, or nowhere (each phase reads it again). `prefetch` makes blocks
 // stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
 // so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next. What all domains load
-// alike, such as a scale, blocks that stay can keep in shared memory (`parameters=shared`).
+// alike, such as a scale, blocks that stay can keep in shared memory (`parameters=shared`), those of gangs in registers too.
 // Where registers do not hold a domain, `spill` vectors of each thread stay in shared memory instead (spill.h). With both, the next
 // domain's are copied to the places of this one's as these are stored; what goes to registers is not read ahead then.
 // With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
@@ -24,6 +24,7 @@
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
 //   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
 //   and with its scales        lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,parameters=shared,keep=registers
+//   blocks anywhere a row      lanes=reduced,kept=1,reduced=512,gang=128,prefetch=1,parameters=registers,keep=shared
 //   half in shared memory      lanes=reduced,kept=1,reduced=512,cluster=16,spill=16,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
@@ -45,9 +46,11 @@
 namespace bz::compiler {
 
 enum class Keep : std::uint8_t { nothing, registers, shared };
+// Where what all domains load alike is, once a block has loaded it.
+enum class Parameters : std::uint8_t { memory, shared, registers };
 
-// Of an unroll, of a vector and of what is spilled.
-inline constexpr int kMostUnroll = 16, kMostVector = 16, kMostSpill = 64;
+// Of an unroll, of a vector, of what is spilled and of the blocks of a gang.
+inline constexpr int kMostUnroll = 16, kMostVector = 16, kMostSpill = 64, kMostGang = 128;
 
 struct Schedule {
   bool lanes_reduced = false;
@@ -56,8 +59,9 @@ struct Schedule {
   int threads_reduced = 1;
   int unroll = 1;
   int cluster = 1;   // power of two, at most 16
+  int gang = 1;      // power of two, at most kMostGang
   int prefetch = 0;  // 0 or a power of two, at most 16
-  bool parameters_shared = false;
+  Parameters parameters = Parameters::memory;
   int tile = 1;   // power of two, at most 128
   int spill = 0;  // at most 64
   int queue = 0;  // of a stage of a queue: teams that it stays behind what it needs, at most kMostLag
@@ -66,6 +70,20 @@ struct Schedule {
 };
 
 inline int threads_of(const Schedule& s) { return s.threads_kept * s.threads_reduced; }
+// Of a gang's block, beside those of the domain: a warp that posts what the block has found, and one that collects.
+inline constexpr int kGangThreads = 64;
+inline int threads_of_block(const Schedule& s) { return threads_of(s) + (s.gang > 1 ? kGangThreads : 0); }
+// Blocks that share a domain.
+inline int sharing(const Schedule& s) { return s.cluster * s.gang; }
+// Turns by which the last phase of a gang's block stays behind the first: what others found is there by then.
+inline constexpr int kGangLag = 2;
+// Domains of which a block of a gang has its part in shared memory: those that wait, and those that it reduces and reads ahead.
+inline int gang_places(const Schedule& s) { return kGangLag + s.prefetch; }
+// Rounds of which there are slots. A block that posts has collected what was posted `kGangLag` rounds before, and so knows that all others
+// have collected what was as long before that.
+inline constexpr int kGangRounds = 2 * kGangLag;
+// Slots of each gang.
+std::int64_t slots_of(const Region& region, const Schedule& s);
 std::string to_string(const Schedule& s);
 // Throws Error naming the key that is wrong, with what it may be.
 Schedule parse_schedule(std::string_view text);
@@ -89,14 +107,19 @@ struct Extent {
   // depend on it, and is more than L2 would keep, is read by all of them together.
   std::int64_t interleaved = 1;
   bool shifted = false;  // vectors are aligned to memory, not to the domain: its first and last are partial
-  std::int64_t vectors = 1;  // of a thread, counting those that are partly or wholly outside of the domain
-  std::int64_t groups = 1;   // iterations of a thread over its domain, `unroll` vectors each
+  std::int64_t vectors = 1;   // of a thread, counting those that are partly or wholly outside of the domain
+  std::int64_t groups = 1;    // iterations of a thread over its domain, `together` vectors each
+  std::int64_t together = 1;  // `unroll`, or all vectors of a thread if these are fewer
   // Elements of the domain that all threads of a block, or of its cluster, handle in a group.
   std::int64_t per_group = 1;
   // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.
   std::int64_t first_full = 0, end_full = 1;
 };
 Extent extent_of(const Region& region, const Schedule& s);
+
+// A gang's block has the same elements of all domains where so many gangs, or a multiple of that, take turns. 0: wherever domains begin,
+// that is not so.
+std::int64_t gangs_apart(const Region& region, const Schedule& s);
 
 // What is kept in shared memory between phases: the values loaded, or what is computed from them where that is less.
 std::vector<ExprId> kept_values(const Region& region);
@@ -132,29 +155,26 @@ std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const 
 // How many blocks a multiprocessor should hold: as many as the registers for that allow.
 int blocks_together(const Region& region, const Schedule& s, const Target& target);
 
-// The region with each moments taken back to three sums and, with `sums_of_exponentials`, each max_sumexp
-// whose exponentials are needed again to a maximum and sums, exchanged once where what is stored has 16 bits (resident.h). Where a
-// domain stays in registers another phase costs an exchange between threads, while the one-pass forms compute
-// every exponential twice, and merge states. nullopt when there is none.
-std::optional<Region> resident_form(const Region& region, bool sums_of_exponentials);
+// The region with each max_sumexp whose exponentials are needed again taken back to a maximum and sums, exchanged once where what is
+// stored has 16 bits, and each moments to three sums (resident.h). Where a domain stays in registers another phase costs an exchange
+// between threads, while the one-pass forms compute every exponential twice, and merge states. nullopt when there is none.
+std::optional<Region> resident_form(const Region& region, bool exponentials, bool moments);
 
 // A region in the form that each schedule wants.
 class Forms {
  public:
   explicit Forms(const Region& region)
-      : region_(region), resident_(resident_form(region, true)), streamed_(resident_form(region, false)) {}
+      : region_(region),
+        resident_(resident_form(region, true, true)),
+        exponentials_(resident_form(region, true, false)),
+        moments_(resident_form(region, false, true)) {}
   const Region& region() const { return region_; }
   const Region* resident() const { return resident_ ? &*resident_ : nullptr; }
-  // Where blocks stay and spill, most of a domain arrives while the first phase goes over it: exponentials cost no time there.
-  const Region& of(const Schedule& s) const {
-    if (s.keep != Keep::registers) return region_;
-    const std::optional<Region>& form = s.prefetch > 0 && s.spill > 0 ? streamed_ : resident_;
-    return form ? *form : region_;
-  }
+  const Region& of(const Schedule& s) const;
 
  private:
   const Region& region_;
-  std::optional<Region> resident_, streamed_;
+  std::optional<Region> resident_, exponentials_, moments_;
 };
 
 // Vectors of the domain that a thread keeps in registers.

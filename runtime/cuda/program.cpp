@@ -176,7 +176,12 @@ void CudaProgram::load_module(const Target& target) {
     std::int64_t grid = k.grid;
     if (k.cluster > 1 || k.persistent) {
       const std::int64_t resident = resident_blocks(kernel, target);
-      if (k.persistent) grid = std::min(grid, resident);
+      if (k.persistent && resident < grid)
+        grid = resident / (k.cluster * k.apart) * (std::int64_t{k.cluster} * k.apart);
+      if (grid == 0) {
+        throw DeviceError(fmt::format("{}: {} blocks must run side by side, and the device runs {} at once",
+                                      kernel.launch, k.cluster * k.apart, resident));
+      }
     }
     kernel.grid = static_cast<unsigned>(grid);
     kernels_.push_back(std::move(kernel));
@@ -186,12 +191,11 @@ void CudaProgram::load_module(const Target& target) {
 // Blocks of the kernel that the device runs at once.
 std::int64_t CudaProgram::resident_blocks(const Kernel& kernel, const Target& target) const {
   const PlanKernel& k = *kernel.plan;
-  if (k.cluster > 1) return resident_clusters(kernel) * k.cluster;
+  if (k.cluster > 1 && !k.gang) return resident_clusters(kernel) * k.cluster;
   int blocks = 0;
-  context_->expect(
-      context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-          &blocks, kernel.function, k.block, static_cast<std::size_t>(k.shared_bytes)),
-      fmt::format("asking how many blocks of {} fit on a multiprocessor", kernel.launch));
+  context_->expect(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                       &blocks, kernel.function, k.block, static_cast<std::size_t>(k.shared_bytes)),
+                   fmt::format("asking how many blocks of {} fit on a multiprocessor", kernel.launch));
   return std::max<std::int64_t>(1, blocks) * target.multiprocessors;
 }
 
@@ -263,9 +267,15 @@ void CudaProgram::launch(DevicePtr temporaries, std::span<void* const> arguments
                          : temporaries + static_cast<DevicePtr>(p.temporary_offset);
       parameters[i] = &addresses[i];
     }
-    const Result result = context_->driver().cuLaunchKernel(
-        k.function, k.grid, 1, 1, static_cast<unsigned>(k.plan->block), 1, 1,
-        static_cast<unsigned>(k.plan->shared_bytes), stream, parameters.data(), nullptr);
+    const Driver& driver = context_->driver();
+    const auto block = static_cast<unsigned>(k.plan->block),
+               shared = static_cast<unsigned>(k.plan->shared_bytes);
+    // Blocks of a gang must all run: two such kernels side by side may not have half of the device each.
+    const Result result = k.plan->gang
+                              ? driver.cuLaunchCooperativeKernel(k.function, k.grid, 1, 1, block, 1, 1,
+                                                                 shared, stream, parameters.data())
+                              : driver.cuLaunchKernel(k.function, k.grid, 1, 1, block, 1, 1, shared, stream,
+                                                      parameters.data(), nullptr);
     if (result != kSuccess) context_->expect(result, fmt::format("the launch of {}", k.launch));
     context_->note_launch(k.launch);
   }

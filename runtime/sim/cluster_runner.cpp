@@ -139,7 +139,8 @@ void ClusterRunner::resume(int thread) {
       if (++at_cluster_barrier_ == cluster_threads()) open_cluster_barrier();
       break;
     case State::start:
-    case State::message: break;
+    case State::message:
+    case State::slot: break;
     case State::shuffle:
       if (++arrived_[static_cast<std::size_t>(thread / kWarp)] == kWarp) complete_shuffle(thread / kWarp);
       break;
@@ -234,7 +235,7 @@ std::uint32_t ClusterRunner::shuffle_xor(std::uint32_t value, std::uint32_t mask
   return t.result;
 }
 
-std::int32_t* ClusterRunner::counter(void* address, std::int32_t number) {
+std::byte* ClusterRunner::counter(void* address, std::int32_t number) {
   if (launch_->check_memory) {
     const Site& site = site_of(number);
     const auto* at = static_cast<const std::byte*>(address);
@@ -244,16 +245,16 @@ std::int32_t* ClusterRunner::counter(void* address, std::int32_t number) {
       return nullptr;
     }
   }
-  return static_cast<std::int32_t*>(address);
+  return static_cast<std::byte*>(address);
 }
 
 std::int32_t ClusterRunner::take_ticket(void* queue, std::int32_t site) noexcept {
-  std::int32_t* at = counter(queue, site);
+  auto* at = reinterpret_cast<std::int32_t*>(counter(queue, site));
   return at == nullptr ? std::numeric_limits<std::int32_t>::max() : signals_->take(at);
 }
 
 void ClusterRunner::signal(void* address, std::int32_t site) noexcept {
-  std::int32_t* at = counter(address, site);
+  auto* at = reinterpret_cast<std::int32_t*>(counter(address, site));
   if (at == nullptr) return;
   Clocks known = known_;
   const auto own = static_cast<std::size_t>(block());
@@ -263,7 +264,7 @@ void ClusterRunner::signal(void* address, std::int32_t site) noexcept {
 }
 
 void ClusterRunner::wait(void* address, std::int32_t count, std::int32_t site) noexcept {
-  const std::int32_t* at = counter(address, site);
+  const auto* at = reinterpret_cast<const std::int32_t*>(counter(address, site));
   if (at == nullptr) return;
   switch (signals_->wait(at, count, heard_)) {
     case Signals::Outcome::reached: return;

@@ -50,6 +50,10 @@ class ClusterRunner {
   std::int32_t take_ticket(void* queue, std::int32_t site) noexcept;
   void signal(void* counter, std::int32_t site) noexcept;
   void wait(void* counter, std::int32_t count, std::int32_t site) noexcept;
+  // Between the blocks of a gang. A pause ends when somebody posts.
+  void post(void* slot, std::uint32_t bits, std::int32_t round, std::int32_t site) noexcept;
+  std::uint64_t peek(void* slot, std::int32_t site) noexcept;
+  void pause(bool looked, std::int32_t site) noexcept;
   void barrier(std::int32_t site) noexcept;
   void cluster_barrier(std::int32_t site) noexcept;
   // Messages arrive when the round is over for which they are expected, as late as they may.
@@ -64,7 +68,16 @@ class ClusterRunner {
   void* access(void* address, std::int32_t site) noexcept;
 
  private:
-  enum class State : std::uint8_t { ready, barrier, cluster_barrier, start, message, shuffle, finished };
+  enum class State : std::uint8_t {
+    ready,
+    barrier,
+    cluster_barrier,
+    start,
+    message,
+    slot,
+    shuffle,
+    finished
+  };
   struct Thread {
     boost::context::detail::fcontext_t context = nullptr;  // where to go on; null: no fiber yet
     State state = State::ready;
@@ -122,7 +135,7 @@ class ClusterRunner {
   bool allowed(const std::byte* address, std::int64_t bytes, std::int32_t site);
   void note(const Region& region, const std::byte* address, std::int64_t bytes, std::int32_t site);
   void land(const Copy& copy);
-  std::int32_t* counter(void* address, std::int32_t site);  // null, and a fault, where there is none
+  std::byte* counter(void* address, std::int32_t site);  // null, and a fault, where there is none
   void report_pending_copies();
 
   // ---- messages.cpp ----

@@ -95,7 +95,8 @@ class SimProgram final : public Program {
   Launch make_launch(std::size_t index, const std::vector<void*>& addresses) const {
     const PlanKernel& k = plan_.kernels[index];
     const sim::Instrumentation& calls = module_.instrumentation();
-    const std::int64_t resident = kResidentClusters * k.cluster;
+    // Where only a multiple will do, one of that is enough.
+    const std::int64_t resident = (k.apart == 1 ? kResidentClusters : k.apart) * k.cluster;
     Launch launch{.kernel = &k,
                   .blocks = k.persistent ? std::min(k.grid, resident) : k.grid,
                   .entry = module_.entry(index),

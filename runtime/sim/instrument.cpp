@@ -38,7 +38,7 @@ class Instrumenter {
           std::pair{simt::kClusterStart, kSimClusterStart},
           std::pair{simt::kClusterStarted, kSimClusterStarted}, std::pair{simt::kBoxOpen, kSimBoxOpen},
           std::pair{simt::kBoxExpect, kSimBoxExpect}, std::pair{simt::kBoxReceive, kSimBoxReceive},
-          std::pair{simt::kShuffleXor, kSimShuffleXor}}) {
+          std::pair{simt::kShuffleXor, kSimShuffleXor}, std::pair{simt::kPause, kSimPause}}) {
       bind(primitive, bound);
     }
     bind_copies();
@@ -46,7 +46,13 @@ class Instrumenter {
     for (const auto& [primitive, bound] :
          {std::pair{simt::kTicket, kSimTicket}, std::pair{simt::kSignal, kSimSignal},
           std::pair{simt::kWait, kSimWait}}) {
-      bind(primitive, bound, [&](const llvm::CallInst& call) { return number(counter_of(call)); });
+      bind(primitive, bound,
+           [&](const llvm::CallInst& call) { return number(counter_of(call, sizeof(std::int32_t))); });
+    }
+    for (const auto& [primitive, bound] :
+         {std::pair{simt::kPost, kSimPost}, std::pair{simt::kPeek, kSimPeek}}) {
+      bind(primitive, bound,
+           [&](const llvm::CallInst& call) { return number(counter_of(call, sizeof(std::int64_t))); });
     }
     if (check_memory) {
       for (llvm::Function& f : module_) note_accesses(f);
@@ -95,10 +101,10 @@ class Instrumenter {
     });
   }
 
-  // What a ticket, a signal or a wait is for.
-  Site counter_of(const llvm::CallInst& call) {
-    return {.bytes = sizeof(std::int32_t),
-            .alignment = sizeof(std::int32_t),
+  // What a ticket, a signal or a wait is for, or a slot.
+  Site counter_of(const llvm::CallInst& call, std::int64_t bytes) {
+    return {.bytes = bytes,
+            .alignment = bytes,
             .store = true,
             .argument = argument_of(*call.getArgOperand(0), stored_by(*call.getFunction()) != nullptr),
             .line = line_of(call)};

@@ -43,6 +43,11 @@ void signal(void* counter, std::int32_t site) noexcept { runner().signal(counter
 void wait(void* counter, std::int32_t count, std::int32_t site) noexcept {
   runner().wait(counter, count, site);
 }
+void post(void* slot, std::uint32_t bits, std::int32_t round, std::int32_t site) noexcept {
+  runner().post(slot, bits, round, site);
+}
+std::uint64_t peek(void* slot, std::int32_t site) noexcept { return runner().peek(slot, site); }
+void pause(std::int32_t looked, std::int32_t site) noexcept { runner().pause(looked != 0, site); }
 void copy_commit() noexcept { runner().commit_copies(); }
 void copy_await(std::int32_t pending) noexcept { runner().await_copies(pending); }
 void* access(void* address, std::int32_t site) noexcept { return runner().access(address, site); }
@@ -79,6 +84,9 @@ std::span<const HostFunction> host_functions() {
       HostFunction{kSimTicket, address_of(&ticket)},
       HostFunction{kSimSignal, address_of(&signal)},
       HostFunction{kSimWait, address_of(&wait)},
+      HostFunction{kSimPost, address_of(&post)},
+      HostFunction{kSimPeek, address_of(&peek)},
+      HostFunction{kSimPause, address_of(&pause)},
       HostFunction{simt::kCopyCommit, address_of(&copy_commit)},
       HostFunction{simt::kCopyAwait, address_of(&copy_await)},
       HostFunction{kSimAccess, address_of(&access)},

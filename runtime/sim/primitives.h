@@ -22,6 +22,9 @@ inline constexpr std::string_view kSimCopy = "bz.sim.copy";
 inline constexpr std::string_view kSimTicket = "bz.sim.ticket";
 inline constexpr std::string_view kSimSignal = "bz.sim.signal";
 inline constexpr std::string_view kSimWait = "bz.sim.wait";
+inline constexpr std::string_view kSimPost = "bz.sim.post";
+inline constexpr std::string_view kSimPeek = "bz.sim.peek";
+inline constexpr std::string_view kSimPause = "bz.sim.pause";
 
 struct HostFunction {
   std::string_view name;

@@ -136,6 +136,7 @@ void ClusterRunner::report_divergence() {
       case State::cluster_barrier: return "waits at a cluster barrier";
       case State::start: return "waits for the start of the cluster";
       case State::message: return "waits for messages";
+      case State::slot: return "waits for what another block posts";
       case State::shuffle: return "waits at a shuffle";
       case State::finished: return "has finished";
       case State::ready: break;
@@ -163,6 +164,11 @@ void ClusterRunner::report_divergence() {
                  fmt::format("waits for the start of the cluster, where {} of {} threads are", started_,
                              cluster_threads()),
                  {threads_[static_cast<std::size_t>(early)].site});
+  }
+  const int collects = first(0, cluster_threads(), [&](State s) { return s == State::slot; });
+  if (collects >= 0) {
+    return fault(collects, "waits for what nobody posts",
+                 {threads_[static_cast<std::size_t>(collects)].site});
   }
   const int waiting = first(0, cluster_threads(), [&](State s) { return s == State::message; });
   if (waiting < 0) return;

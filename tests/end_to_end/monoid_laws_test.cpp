@@ -66,26 +66,38 @@ class Law {
     }
     return read(e, row_.running->state(e, t_, running));
   }
-  // States of chunks of `size`, brought to one scale and added.
-  State align(const std::vector<Scalar>& x, std::size_t size) const {
+  // States of chunks of `size`, and of ones without an element, together: `each` of them by everybody.
+  State together(const std::vector<Scalar>& x, std::size_t size, std::size_t each) const {
     Evaluator e;
-    std::vector<Handles> states;
+    std::vector<std::vector<Handles>> all_states(1, {write(e, identity())});
+    const auto last = [&]() -> std::vector<Handles>& {
+      if (all_states.back().size() == each) all_states.emplace_back();
+      return all_states.back();
+    };
     for (std::size_t k = 0; k < x.size(); k += size)
-      states.push_back(write(e, lift(x, k, std::min(x.size(), k + size))));
-    const DType t = compute_dtype(t_);
-    auto leader = states[0][0];
-    for (const Handles& s : states) leader = e.apply(row_.alignment->leader, std::array{leader, s[0]}, t);
-    Handles sum;
-    for (const Handles& s : states) {
-      const Handles aligned = row_.alignment->align(e, t_, s, leader);
-      if (sum.empty()) {
-        sum = aligned;
-        continue;
+      last().push_back(write(e, lift(x, k, std::min(x.size(), k + size))));
+    while (all_states.back().size() < each) last().push_back(write(e, identity()));
+    // What all fold is known once each has come as far: one more of them in every round.
+    Handles known;
+    while (true) {
+      Handles whole, next;
+      ScalarOp op{};
+      for (const std::vector<Handles>& states : all_states) {
+        std::size_t folds = 0;
+        whole = row_.together(e, t_, states, [&](ScalarOp with, std::span<const ScalarBuilder::Handle> h) {
+          if (folds < known.size()) return known[folds++];
+          if (folds++ > known.size()) return h[0];
+          op = with;
+          next.insert(next.end(), h.begin(), h.end());
+          return h[0];
+        });
       }
-      for (std::size_t c = 1; c < sum.size(); ++c)
-        sum[c] = e.apply(ScalarOp::add, std::array{sum[c], aligned[c]}, t);
+      if (next.empty()) return read(e, whole);
+      auto all = next[0];
+      for (std::size_t i = 1; i < next.size(); ++i)
+        all = e.apply(op, std::array{all, next[i]}, compute_dtype(t_));
+      known.push_back(all);
     }
-    return read(e, sum);
   }
   bool runs() const { return row_.running != nullptr && weights_ == 0; }
   // Chunks of `size` combined from the left.
@@ -340,8 +352,8 @@ TEST_CASE("monoids: any chunking gives the same state") {
   }
 }
 
-TEST_CASE("monoids: the running form and aligned states give the state of all elements") {
-  bool some_run = false, some_align = false;
+TEST_CASE("monoids: the running form and states together give the state of all elements") {
+  bool some_run = false, some_together = false;
   for (const MonoidInfo& row : monoids()) {
     for (const DType t : dtypes_of(row)) {
       for (const Law& law : laws_of(row, t)) {
@@ -364,11 +376,13 @@ TEST_CASE("monoids: the running form and aligned states give the state of all el
                   CHECK(close(row, state, whole, magnitude(x)));
                 }
               }
-              if (row.alignment == nullptr) continue;
-              some_align = true;
-              const State state = law.align(x, size);
-              INFO("aligned " << text(state));
-              CHECK(close(row, state, whole, magnitude(x)));
+              if (row.together == nullptr) continue;
+              some_together = true;
+              for (const std::size_t each : {1, 3}) {
+                const State state = law.together(x, size, each);
+                INFO("together " << text(state));
+                CHECK(close(row, state, whole, magnitude(x)));
+              }
             }
           }
         }
@@ -377,7 +391,7 @@ TEST_CASE("monoids: the running form and aligned states give the state of all el
     }
   }
   CHECK(some_run);
-  CHECK(some_align);
+  CHECK(some_together);
 }
 
 TEST_CASE("monoids: the running form of moments loses nothing where its pivot is a bad one") {

@@ -110,8 +110,15 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
       static constexpr std::string_view kKeep[] = {"nothing", "registers", "shared"};
       // The other stages of a kernel follow the one that is forced.
       const compiler::Region& stage = k.group.stages[dice.below(k.group.stages.size())];
+      static constexpr std::string_view kParameters[] = {"memory", "shared", "registers"};
       const std::string one =
-          stage.reduced.empty() && dice.one_in(2)
+          !stage.reduced.empty() && dice.one_in(3)
+              ? fmt::format(
+                    "lanes=reduced,vector={},reduced={},unroll={},gang={},prefetch={},parameters={},keep="
+                    "shared",
+                    1 << dice.below(4), 32 << dice.below(3), 1 << dice.below(5), 2 << dice.below(4),
+                    1 << dice.below(3), dice.pick(kParameters))
+          : stage.reduced.empty() && dice.one_in(2)
               ? fmt::format("lanes=kept,vector={},kept={},unroll={},tile={}", 1 << dice.below(5),
                             1 << dice.below(9), 1 << dice.below(4), 1 << dice.below(8))
               : fmt::format("lanes={},vector={},kept={},reduced={},unroll={},cluster={},{}{}keep={}",

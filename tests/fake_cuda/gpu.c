@@ -185,6 +185,10 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   fake_cuda_grid_of_last_launch = gx;
   return success;
 }
+int cuLaunchCooperativeKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned shared, void* stream, void** arguments) {
+  return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, NULL);
+}
 
 int cuMemAlloc(uint64_t* address, size_t bytes) {
   FAIL_IF_TOLD();
@@ -297,6 +301,7 @@ int cuGetProcAddress(const char* name, void** function, int version, uint64_t fl
       KNOWN(cuOccupancyMaxActiveBlocksPerMultiprocessor),
       KNOWN(cuOccupancyMaxActiveClusters),
       KNOWN(cuLaunchKernel),
+      KNOWN(cuLaunchCooperativeKernel),
       KNOWN(cuMemAlloc),
       KNOWN(cuMemFree),
       KNOWN(cuMemcpyHtoDAsync),

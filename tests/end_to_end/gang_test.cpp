@@ -1,0 +1,150 @@
+// Rows that blocks anywhere on the device share (`gang`).
+#include <fmt/format.h>
+
+#include "harness.h"
+#include "ir/kernel.h"
+#include "support/error.h"
+
+using namespace bz;              // NOLINT
+using namespace bz::end_to_end;  // NOLINT
+
+namespace {
+
+std::string rows(std::string_view type, std::int64_t count, std::int64_t width, std::string_view statements) {
+  return fmt::format(
+      "graph g {{ %x = input {0}[{1}, {2}] %gamma = input {0}[{2}] %beta = input {0}[{2}] {3} }}", type,
+      count, width, statements);
+}
+
+constexpr std::string_view kPrograms[] = {
+    "%y = layer_norm %x, %gamma, %beta {axes = [1]} output %y",
+    "%y = rms_norm %x, %gamma {axes = [1]} output %y",
+    "%y = log_softmax %x {axes = [1]} output %y",
+    // Several states of several components, and one number a row.
+    "%m = max %x {axes = [1], keepdims = true} %s = sum %x {axes = [1], keepdims = true} %d = sub %x, %m "
+    "%y = mul %d, %s output %y output %m",
+};
+
+std::string refusal(const std::string& text, const std::string& schedule) {
+  try {
+    compile_for_sim(parse(text), {.schedule = schedule});
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("rows are right that a gang shares") {
+  std::uint64_t seed = 1;
+  for (const std::string_view program : kPrograms) {
+    for (const std::string_view type : {"f32", "bf16"}) {
+      for (const std::int64_t count : {2, 3, 23}) {
+        for (const std::int64_t width : {64, 1000, 4096}) {
+          const std::string vector = type == "f32" ? "4" : "8";
+          for (const std::string_view form :
+               {"reduced=32,unroll=16,gang=2,prefetch=2,parameters=memory",
+                "reduced=64,unroll=2,gang=4,prefetch=1", "reduced=32,unroll=4,gang=64,prefetch=4"}) {
+            Options options;
+            options.seed = seed++;
+            options.schedule = fmt::format("lanes=reduced,vector={},{},keep=shared", vector, form);
+            INFO(program << " of " << type << ", " << count << " x " << width << ", " << options.schedule);
+            check(parse(rows(type, count, width, program)), options);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a gang's block keeps its parameters wherever rows begin") {
+  for (const std::string_view parameters : {"shared", "registers"}) {
+    for (const std::int64_t width : {1000, 1001, 1002, 1023}) {
+      Options options;
+      options.schedule = fmt::format(
+          "lanes=reduced,vector=4,reduced=32,unroll=16,gang=4,prefetch=2,parameters={},keep=shared",
+          parameters);
+      INFO(width << ", " << parameters);
+      check(parse(rows("f32", 37, width, kPrograms[0])), options);
+    }
+    // Rows lie farther apart than they are long.
+    Options options;
+    options.schedule = fmt::format(
+        "lanes=reduced,vector=2,reduced=32,gang=2,prefetch=1,parameters={},unroll=4,keep=shared", parameters);
+    check(parse("graph g { %x0 = input f32[40, 65] %g = input f32[64] "
+                "%x = slice %x0 {starts = [0, 0], stops = [40, 64], steps = [1, 1]} "
+                "%y = rms_norm %x, %g {axes = [1]} output %y }"),
+          options);
+  }
+  // The order of the blocks is not that of the rows.
+  CHECK_THAT(
+      refusal("graph g { %x0 = input f32[3, 2100, 1001] %w = input f32[2100, 1001] %g = input f32[1001] "
+              "%x = add %x0, %w %y = rms_norm %x, %g {axes = [2]} output %y }",
+              "lanes=reduced,vector=4,reduced=32,unroll=8,gang=2,prefetch=1,parameters=shared,keep=shared"),
+      Catch::EndsWith("rows are not aligned, so that a thread is elsewhere in each of them"));
+}
+
+TEST_CASE("a gang is refused with the reason") {
+  const auto why = [](std::string_view rest, std::string_view program = kPrograms[0],
+                      std::string_view type = "f32") {
+    return refusal(rows(type, 9, 1000, program), fmt::format("lanes=reduced,vector=4,{}", rest));
+  };
+  CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=registers"),
+             Catch::EndsWith("with keep=shared and prefetch=1 or more"));
+  CHECK_THAT(why("reduced=32,gang=2,keep=shared"),
+             Catch::EndsWith("with keep=shared and prefetch=1 or more"));
+  CHECK_THAT(why("reduced=1,gang=2,prefetch=1,keep=shared"),
+             Catch::EndsWith("1 threads that share a domain do not fill warps of 32"));
+  CHECK_THAT(why("reduced=32,gang=2,cluster=2,prefetch=1,keep=shared"),
+             Catch::EndsWith("the blocks of a gang are no clusters"));
+  CHECK_THAT(why("reduced=32,kept=2,gang=2,prefetch=1,keep=shared"),
+             Catch::EndsWith("the threads of a gang's block are all of one domain"));
+  CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=shared", "%y = sum %x {axes = [1]} output %y"),
+             Catch::EndsWith("1 phases with 1 exchanges, a gang has two and exchanges once"));
+  CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=shared", kPrograms[1], "f64"),
+             Catch::EndsWith("sum of f64 is exchanged, a gang exchanges words of 4 bytes"));
+  CHECK_THAT(why("reduced=32,gang=3,prefetch=1,keep=shared"),
+             Catch::EndsWith("gang=3 is not a power of two from 1 to 128"));
+  CHECK_THAT(why("reduced=32,unroll=1,gang=2,prefetch=1,parameters=registers,keep=shared"),
+             Catch::EndsWith("parameters stay in registers where they are handled together"));
+}
+
+TEST_CASE("long rows are for gangs on a GPU, with threads that exchange beside the others") {
+  CompileOptions options;
+  options.target = *parse_target("sm_90");
+  options.last = Stage::kernel;
+  const Compilation c = compile(parse(rows("f32", 256, 1 << 20, kPrograms[0])), options);
+  const kernel::Kernel& k = c.kernels.at(0).kernel;
+  CHECK(k.gang);
+  CHECK(k.cluster == 128);
+  CHECK(k.block == 256 + 64);
+  CHECK(c.plan.kernels.at(0).gang);
+}
+
+TEST_CASE("a shuffle may be for some warps, not for some lanes") {
+  CompileOptions options;
+  options.target = *parse_target("sim");
+  options.schedule = "lanes=reduced,vector=4,reduced=32,gang=2,prefetch=1,keep=shared";
+  options.last = Stage::kernel;
+  kernel::Kernel k = compile(parse(rows("f32", 9, 256, kPrograms[1])), options).kernels.at(0).kernel;
+  CHECK(kernel::verify(k).empty());
+  // The bound of the first condition on the thread's number no longer falls between warps.
+  int changed = 0;
+  const std::function<void(kernel::Block&)> narrow = [&](kernel::Block& block) {
+    for (kernel::Stmt& s : block) {
+      if (auto* f = std::get_if<kernel::For>(&s.op)) narrow(f->body);
+      if (auto* t = std::get_if<kernel::Turns>(&s.op)) narrow(t->body);
+      if (auto* i = std::get_if<kernel::If>(&s.op)) narrow(i->body);
+      auto* inside = std::get_if<kernel::Inside>(&s.op);
+      if (inside == nullptr || inside->bounds.size() != 1 || inside->bounds[0].lo != 0 ||
+          inside->bounds[0].hi != 32)
+        continue;
+      inside->bounds[0].hi = 31;
+      ++changed;
+    }
+  };
+  narrow(k.body);
+  REQUIRE(changed > 0);
+  CHECK_THAT(fmt::format("{}", kernel::verify(k).at(0)), Catch::Contains("a shuffle under a condition"));
+}
