@@ -338,8 +338,13 @@ Elements elements_of(ScalarBuilder& b, std::span<const Handles> chunk, const Han
 // Differences to a value that is nearly the mean, scaled down where it is so large that the squares of its rounding are beyond all numbers.
 class Differences {
  public:
-  Differences(const Arith& a, Handle hi) : a_(a), hi_(hi) {
+  Differences(const Arith& a, Handle mean) : a_(a), mean_(mean) {
     const bool wide = a.t == DType::f64;
+    // A mean of the largest numbers may have been rounded up to infinity.
+    const double largest_number = largest(a.t);
+    const Handle hi =
+        a.bin(ScalarOp::max, a.bin(ScalarOp::min, mean, a.value(largest_number)), a.value(-largest_number));
+    hi_ = hi;
     const double large = wide ? 0x1p+480 : 0x1p+60, scale = wide ? 0x1p-500 : 0x1p-64;
     const Handle near = a.test(ScalarOp::lt, a.un(ScalarOp::abs, hi), a.value(large));
     down_ = a.select(near, a.value(1), a.value(scale));
@@ -354,24 +359,24 @@ class Differences {
   Handle scaled(Handle m2) const { return a_.bin(ScalarOp::mul, a_.bin(ScalarOp::mul, m2, down_), down_); }
   // The state of n values, of the sums e of their differences and q of the squares of these (the corrected two-pass algorithm of Chan, Golub
   // and LeVeque 1983). Nothing cancels, and of equal values, whose differences have few bits, the mean is exact: the quotient of an exact sum.
-  // Where e is beyond all numbers the value is the mean, and q infinite, or NaN where the mean is not finite.
+  // Where e is beyond all numbers the given mean is the mean, and q infinite, or NaN where the mean is not finite.
   Handles state(Handle n, Handle e, Handle q) const {
     const Handle near = a_.test(ScalarOp::isfinite, e);
     const Handle lo =
         a_.bin(ScalarOp::div, a_.select(near, e, a_.value(0)), a_.bin(ScalarOp::max, n, a_.value(1)));
     const Handle corrected = a_.b.apply(ScalarOp::fma, std::array{a_.un(ScalarOp::neg, lo), e, q}, a_.t);
-    const Handle m2 = a_.select(near, a_.bin(ScalarOp::max, corrected, a_.value(0)), q);
-    const auto [sum, rest] = renormalise(a_, hi_, a_.bin(ScalarOp::mul, lo, up_));
+    const Handle far_m2 = a_.bin(ScalarOp::add, q, a_.bin(ScalarOp::sub, mean_, mean_));
+    const Handle m2 = a_.select(near, a_.bin(ScalarOp::max, corrected, a_.value(0)), far_m2);
+    const auto [sum, rest] = renormalise(a_, a_.select(near, hi_, mean_), a_.bin(ScalarOp::mul, lo, up_));
     return {n, sum, rest, a_.bin(ScalarOp::mul, a_.bin(ScalarOp::mul, m2, up_), up_)};
   }
 
  private:
   const Arith& a_;
-  Handle hi_, down_, up_, pivot_;
+  Handle mean_, hi_, down_, up_, pivot_;
 };
 
-// Two passes over the chunk: the mean as the sum of x / n, which leaves the numbers only where it rounds up from the largest of them, then the
-// differences.
+// Two passes over the chunk: the mean as the sum of x / n, then the differences.
 Handles moments_lift(ScalarBuilder& b, DType t, std::span<const Handles> chunk, const Handles& valid) {
   const Arith a{b, compute_dtype(t)};
   const Handle zero = a.value(0), one = a.value(1);

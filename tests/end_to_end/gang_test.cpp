@@ -85,6 +85,29 @@ TEST_CASE("a gang's block keeps its parameters wherever rows begin") {
       Catch::EndsWith("rows are not aligned, so that a thread is elsewhere in each of them"));
 }
 
+TEST_CASE("rows of one number have that mean, however large it is") {
+  const ir::Graph g = parse(
+      "graph g { %x = input f32[3, 2100] %m = mean %x {axes = [1]} "
+      "%v = var %x {axes = [1]} %y = layer_norm %x {axes = [1]} output %m output %v output %y }");
+  for (const double value : {3.4028234663852886e38, -3.4028234663852886e38, 3e38, 1e25, 0.1, 1e-40}) {
+    const double stored = round_to(DType::f32, value);
+    const HostTensor x = tensor({DType::f32, {3, 2100}}, std::vector<double>(6300, stored));
+    for (const std::string_view schedule :
+         {"lanes=reduced,vector=4,reduced=64,unroll=4,keep=registers",
+          "lanes=reduced,vector=4,reduced=32,unroll=4,cluster=2,keep=registers",
+          "lanes=reduced,vector=4,reduced=64,unroll=2,keep=nothing",
+          "lanes=reduced,vector=4,reduced=32,unroll=4,gang=4,prefetch=1,keep=shared"}) {
+      Options options;
+      options.schedule = schedule;
+      INFO(stored << ", " << schedule);
+      const Tensors got = run(compile_for_sim(g, options), {{"x", x}}, options);
+      CHECK(values(got.at("m")) == std::vector<double>(3, stored));
+      CHECK(values(got.at("v")) == std::vector<double>(3, 0));
+      CHECK(values(got.at("y")) == std::vector<double>(6300, 0));
+    }
+  }
+}
+
 TEST_CASE("a gang is refused with the reason") {
   const auto why = [](std::string_view rest, std::string_view program = kPrograms[0],
                       std::string_view type = "f32") {
