@@ -33,9 +33,9 @@ void optimize(llvm::Module& m, llvm::TargetMachine* machine) {
 
 }  // namespace
 
-void add_loop(llvm::Module& m, const std::string& name, llvm::Function* function, bool f64) {
+void add_loop(llvm::Module& m, const std::string& name, llvm::Type* type, std::uint64_t step,
+              const LoopBody& body) {
   llvm::LLVMContext& c = m.getContext();
-  llvm::Type* type = f64 ? llvm::Type::getDoubleTy(c) : llvm::Type::getFloatTy(c);
   llvm::Type* pointer = llvm::PointerType::get(c, 0);
   llvm::Type* i64 = llvm::Type::getInt64Ty(c);
   auto* f = llvm::Function::Create(
@@ -49,16 +49,24 @@ void add_loop(llvm::Module& m, const std::string& name, llvm::Function* function
   b.CreateBr(loop);
   b.SetInsertPoint(loop);
   llvm::PHINode* i = b.CreatePHI(i64, 2);
-  auto element = [&](unsigned arg) { return b.CreateGEP(type, f->getArg(arg), {i}); };
-  llvm::SmallVector<llvm::Value*, 2> args = {b.CreateLoad(type, element(0))};
-  if (function->arg_size() == 2) args.push_back(b.CreateLoad(type, element(1)));
-  b.CreateStore(b.CreateCall(function, args), element(2));
-  llvm::Value* next = b.CreateAdd(i, b.getInt64(1));
+  body(b, [&](unsigned arg, std::uint64_t j) {
+    return b.CreateGEP(type, f->getArg(arg), {b.CreateAdd(i, b.getInt64(j))});
+  });
+  llvm::Value* next = b.CreateAdd(i, b.getInt64(step));
   i->addIncoming(b.getInt64(0), entry);
-  i->addIncoming(next, loop);
+  i->addIncoming(next, b.GetInsertBlock());
   b.CreateCondBr(b.CreateICmpULT(next, f->getArg(3)), loop, exit);
   b.SetInsertPoint(exit);
   b.CreateRetVoid();
+}
+
+void add_loop(llvm::Module& m, const std::string& name, llvm::Function* function, bool f64) {
+  llvm::Type* type = f64 ? llvm::Type::getDoubleTy(m.getContext()) : llvm::Type::getFloatTy(m.getContext());
+  add_loop(m, name, type, 1, [&](llvm::IRBuilder<>& b, const LoopElement& element) {
+    llvm::SmallVector<llvm::Value*, 2> args = {b.CreateLoad(type, element(0, 0))};
+    if (function->arg_size() == 2) args.push_back(b.CreateLoad(type, element(1, 0)));
+    b.CreateStore(b.CreateCall(function, args), element(2, 0));
+  });
 }
 
 std::string verification(const llvm::Module& m) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -14,6 +15,12 @@
 
 namespace bz {
 
+// The address of element i + j of an argument, at turn i of a loop.
+using LoopElement = std::function<llvm::Value*(unsigned arg, std::uint64_t j)>;
+using LoopBody = std::function<void(llvm::IRBuilder<>& b, const LoopElement& element)>;
+// void NAME(a, b, out, n): for i = 0, step, .. below n what `body` makes of the elements.
+void add_loop(llvm::Module& m, const std::string& name, llvm::Type* type, std::uint64_t step,
+              const LoopBody& body);
 // void NAME(a, b, out, n): out[i] = function(a[i], b[i]); b is not read by unary functions.
 void add_loop(llvm::Module& m, const std::string& name, llvm::Function* function, bool f64);
 

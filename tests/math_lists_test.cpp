@@ -35,37 +35,14 @@ constexpr float kDivisors[] = {6.0F,      3.0F, -7.0F,       0.75F,      63504.0
 void add_divide_loop(llvm::Module& m, const std::string& name, std::optional<float> divisor) {
   llvm::LLVMContext& c = m.getContext();
   llvm::Type* type = llvm::Type::getFloatTy(c);
-  llvm::Type* pointer = llvm::PointerType::get(c, 0);
-  llvm::Type* i64 = llvm::Type::getInt64Ty(c);
-  auto* f = llvm::Function::Create(
-      llvm::FunctionType::get(llvm::Type::getVoidTy(c), {pointer, pointer, pointer, i64}, false),
-      llvm::GlobalValue::ExternalLinkage, name, m);
-  auto* entry = llvm::BasicBlock::Create(c, "entry", f);
-  auto* loop = llvm::BasicBlock::Create(c, "loop", f);
-  auto* exit = llvm::BasicBlock::Create(c, "exit", f);
-  llvm::IRBuilder<> b(entry);
-  b.CreateBr(loop);
-  b.SetInsertPoint(loop);
-  llvm::PHINode* i = b.CreatePHI(i64, 2);
-  const auto element = [&](unsigned arg, std::uint64_t j) {
-    return b.CreateGEP(type, f->getArg(arg), {b.CreateAdd(i, b.getInt64(j))});
-  };
-  llvm::Value* by = nullptr;
-  if (divisor) {
-    by = llvm::ConstantFP::get(type, *divisor);
-  } else {
-    by = b.CreateLoad(type, element(1, 0));
-  }
-  llvm::SmallVector<llvm::Value*, 4> elements;
-  for (std::uint64_t j = 0; j < 4; ++j) elements.push_back(b.CreateLoad(type, element(0, j)));
-  const auto quotients = bz::emit::Divisor::of(b, by, true).value().divide(b, elements);
-  for (std::uint64_t j = 0; j < 4; ++j) b.CreateStore(quotients[j], element(2, j));
-  llvm::Value* next = b.CreateAdd(i, b.getInt64(4));
-  i->addIncoming(b.getInt64(0), entry);
-  i->addIncoming(next, b.GetInsertBlock());
-  b.CreateCondBr(b.CreateICmpULT(next, f->getArg(3)), loop, exit);
-  b.SetInsertPoint(exit);
-  b.CreateRetVoid();
+  add_loop(m, name, type, 4, [&](llvm::IRBuilder<>& b, const bz::LoopElement& element) {
+    llvm::Value* by = divisor ? static_cast<llvm::Value*>(llvm::ConstantFP::get(type, *divisor))
+                              : b.CreateLoad(type, element(1, 0));
+    llvm::SmallVector<llvm::Value*, 4> elements;
+    for (std::uint64_t j = 0; j < 4; ++j) elements.push_back(b.CreateLoad(type, element(0, j)));
+    const auto quotients = bz::emit::Divisor::of(b, by, true).value().divide(b, elements);
+    for (std::uint64_t j = 0; j < 4; ++j) b.CreateStore(quotients[j], element(2, j));
+  });
 }
 
 constexpr const char* kExpNonpositive = "exp_nonpositive";
