@@ -83,7 +83,6 @@ int instructions_to_take_in(const Region& region, const Reduction& r, int elemen
 }
 
 int instructions_together(const Region& region, const Reduction& r) {
-  if (bz::info(r.monoid).together == nullptr) return 0;
   return r.monoid == Monoid::moments ? 2 * instructions(ScalarOp::div, region.fast_math) + 12
                                      : instructions(ScalarOp::exp, region.fast_math) + 6;
 }

@@ -38,7 +38,7 @@ inline constexpr double kLanes = 128, kHertz = 1.75e9;
 int element_instructions(const Region& region, const Expr& e);
 int element_instructions(const Region& region, const Reduction& r);
 // Of putting two states together; of taking so many elements at once into what is carried of those before; of what comes, where states
-// are put together all at once, beside the folds of their components, else 0.
+// are put together all at once, beside the folds of their components.
 int instructions_to_combine(const Region& region, const Reduction& r);
 int instructions_to_take_in(const Region& region, const Reduction& r, int elements);
 int instructions_together(const Region& region, const Reduction& r);

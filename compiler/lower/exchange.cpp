@@ -4,11 +4,11 @@
 
 namespace bz::compiler {
 
-void Exchange::across_threads(ByReduction& states, std::string_view name) {
+void Exchange::across_threads(ByReduction& states) {
   if (states.empty()) return;
   across_lanes(states);
   if (warps_.count > 1) {
-    const Parts parts = put(states, name);
+    const Parts parts = put(states);
     b_.barrier(kernel::Scope::block);
     combine_parts(states, parts);
   }
@@ -36,17 +36,15 @@ Exchange::ByReduction Exchange::across_lanes(const std::vector<ByReduction>& sta
 // Over `count` threads of a domain that are in a warp.
 Handles Exchange::across_lanes(int r, std::span<const Handles> states, int count) {
   const Reduction& reduction = stage_.reduction(r);
-  // Moments of what is not kept are exchanged once in many elements, and beside a stage that computes registers are few: gn_tail took
-  // 0.306 ms with pairs, 0.319 all at once (H200, 2026-11).
-  const bool pairs = reduction.monoid == Monoid::moments && stage_.schedule.keep == Keep::nothing;
-  if (const auto together = info(reduction.monoid).together; together != nullptr && count > 1 && !pairs) {
-    return together(b_, reduction.dtype, states, [&](ScalarOp op, std::span<const Handle> values) {
-      Handle h = values[0];
-      for (const Handle v : values.subspan(1)) h = b_.apply(op, std::array{h, v}, b_.dtype(h));
-      for (int d = 1; d < count; d *= 2)
-        h = b_.apply(op, std::array{h, b_.shuffle(h, d * warps_.stride)}, b_.dtype(h));
-      return h;
-    });
+  if (count > 1 && puts_together(reduction, stage_.schedule)) {
+    return info(reduction.monoid)
+        .together(b_, reduction.dtype, states, [&](ScalarOp op, std::span<const Handle> values) {
+          Handle h = values[0];
+          for (const Handle v : values.subspan(1)) h = b_.apply(op, std::array{h, v}, b_.dtype(h));
+          for (int d = 1; d < count; d *= 2)
+            h = b_.apply(op, std::array{h, b_.shuffle(h, d * warps_.stride)}, b_.dtype(h));
+          return h;
+        });
   }
   Handles state = states[0];
   for (const Handles& s : states.subspan(1)) state = states_.combine(r, state, s);
@@ -70,9 +68,9 @@ Handles Exchange::with_lane(int r, const Handles& state, int mask, int distance)
   return states_.combine(r, first, second);
 }
 
-Exchange::Parts Exchange::put(const ByReduction& states, std::string_view name) {
+Exchange::Parts Exchange::put(const ByReduction& states) {
   const Index& thread = stage_.place.thread_reduced;
-  const Parts parts = parts_of(states, name, warps_.count);
+  const Parts parts = parts_of(states, "part", warps_.count);
   const Index warp = floordiv(thread, warps_.in_warp);
   b_.when(b_.inside({{mod(thread, warps_.in_warp), 0, 1}}), [&] {
     for (const auto& [r, state] : states) {

@@ -19,8 +19,8 @@ class Exchange {
 
   // States of reductions, by number.
   using ByReduction = std::map<int, Handles>;
-  // Those that a phase has made. `name`: of what shared memory holds for it.
-  void across_threads(ByReduction& states, std::string_view name = "part");
+  // Those that a phase has made.
+  void across_threads(ByReduction& states);
 
   // The same in three steps, for a block alone: over the lanes of a warp; the states of warps put to shared memory; and all of these, when the
   // block has passed a barrier.
@@ -33,7 +33,7 @@ class Exchange {
     int places;  // in which they lie in turn
     std::map<int, std::vector<kernel::ArrayId>> arrays;
   };
-  Parts put(const ByReduction& states, std::string_view name);
+  Parts put(const ByReduction& states);
   void combine_parts(ByReduction& states, const Parts& parts);
 
   // Once a stage, before the first message: as late as possible, when loads are on their way.

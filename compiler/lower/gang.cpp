@@ -91,7 +91,7 @@ class GangLowering {
       if_there(turn, [&](const Position& position) {
         ByReduction states = lower_first_phase(main_, position, held(round));
         exchange.across_lanes(states);
-        parts = exchange.put(states, "part");
+        parts = exchange.put(states);
       });
     });
     in_warp(Role::collects,

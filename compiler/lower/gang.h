@@ -2,9 +2,10 @@
 // turns, and a block always has the same part of them. What it finds of one it posts in global memory; what the others have found of it, it
 // collects some turns later, and only then does the last phase of that domain. So nobody waits for the slowest, and a turn has one barrier:
 //
-//   turn i   collect what all have found of domain i - lag      first phase of domain i
-//            combine both among the threads of the block
-//            post what the block has found of domain i          last phase of domain i - lag
+//   turn i   threads of the schedule             a warp that collects              a warp that posts
+//            first phase of domain i             what all have found of i - lag
+//            ------------------------------- barrier of the block -------------------------------
+//            last phase of domain i - lag                                          what the block has found of i
 //            start to copy domain i + prefetch to where domain i - lag was
 #pragma once
 

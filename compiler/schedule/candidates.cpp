@@ -132,9 +132,10 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
 }
 
 // Long rows by gangs: each block has about 32 KiB of a row, which is as much as it moves while what it has found goes to the others and
-// back. Shares of the copy speed, by clusters and so: layer_norm of 2^20 f32 64 and 87 %, bf16 69 and 93; of 262144 85 and 92, bf16 89 and
-// 92; of 65536 bf16 88 and 93; rms_norm of 2^20 f32 76 and 96, bf16 84 and 95; of 393216 86 and 93, bf16 88 and 92; log_softmax of 2^20 f32
-// 85 and 95, bf16 82 and 87; softmax of 2^20 f32 81 and 85; layer_norm of 65535 f32 80 and 87, but bf16, whose exponentials would be taken twice, 73 and 59 (H200, 2026-11).
+// back. Shares of the copy speed, by clusters and so: layer_norm of 2^20 f32 64 and 84 %, bf16 69 and 93; of 262144 f32 85 and 88, bf16 89
+// and 91; of 65536 bf16 88 and 92; of 65535 f32 80 and 87; rms_norm of 2^20 f32 76 and 95, bf16 84 and 95; of 393216 86 and 92, bf16 88 and
+// 94; log_softmax of 2^20 f32 85 and 93, bf16 82 and 84; softmax of 2^20 f32 81 and 84, but bf16, whose exponentials would be taken twice,
+// 73 and 59 (H200, 2026-11).
 std::optional<Schedule> gang_candidate(const Region& region, const Target& target, int full) {
   constexpr std::int64_t kOfBlock = 32 << 10, kKiB = 1 << 10;
   const auto has = [&](Monoid m) {

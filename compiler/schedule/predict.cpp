@@ -63,7 +63,8 @@ double masked(const Region& region, const Schedule& s, const Extent& e) {
 double exchange_instructions(const Region& region, const Schedule& s, const Extent& e, const Reduction& r) {
   const Warps warps = warps_of(s);
   const auto components = static_cast<double>(r.component_dtypes().size());
-  const int together = instructions_together(region, r);  // beside components that are folded one by one
+  // Beside components that are folded one by one.
+  const int together = puts_together(r, s) ? instructions_together(region, r) : 0;
   const double each = components + (together > 0 ? components : instructions_to_combine(region, r));
   double count = std::log2(warps.in_warp) * each + together;
   for (const int parts : {warps.count, s.cluster}) {
