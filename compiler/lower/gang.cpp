@@ -1,8 +1,10 @@
 #include "compiler/lower/gang.h"
 
+#include <algorithm>
 #include <array>
 
 #include "compiler/lower/phases.h"
+#include "compiler/schedule/gang.h"
 
 namespace bz::compiler {
 namespace {
@@ -13,6 +15,7 @@ class GangLowering {
   explicit GangLowering(const StageContext& stage)
       : s_(stage.schedule),
         b_(stage.builder),
+        gang_(gang_of(stage.region, s_)),
         thread_(stage.place.thread_reduced),
         main_place_(with_thread(stage.place, b_.let("tr", threads_of(s_), mod(thread_, threads_of(s_))))),
         lane_(b_.let("lane_of_warp", kWarp, mod(thread_, kWarp))),
@@ -22,17 +25,22 @@ class GangLowering {
         states_(main_),
         domains_(stage.extent.blocks),
         place_elements_(vectors_ahead(stage.region, s_) * s_.vector * threads_of(s_)) {
-    for (const ExprId id : loads_ahead(stage.region, s_))
-      ring_[id].array = array("ring", id, gang_places(s_) * place_elements_, kernel::Space::shared);
-    for_each_component([&](int r, std::size_t c) {
-      totals_[r].push_back(
-          b_.array(main_.array_name("total", r, c), states_.dtypes(r)[c], 2, kernel::Space::shared));
+    for (std::size_t a = 0; a < gang_.arrays.size(); ++a)
+      rings_.push_back(b_.array(main_.array_name("ring", a), gang_.arrays[a].dtype,
+                                gang_.arrays[a].places * place_elements_, kernel::Space::shared));
+    for_each_state([&](int r, std::size_t c) {
+      const int places = places_of(r);
+      if (places == 0) return;
+      found_[r].push_back(b_.array(
+          main_.array_name(main_.reduction(r).exchanges() ? "total" : "own", r, c), states_.dtypes(r)[c],
+          places * (main_.reduction(r).exchanges() ? 1 : threads_of(s_)), kernel::Space::shared));
     });
     if (s_.parameters == Parameters::memory) return;
     const bool own = s_.parameters == Parameters::registers;
     for (const ExprId id : parameter_loads(stage.region, s_)) {
-      parameters_[id] = {array("parameter", id, own ? place_elements_ / threads_of(s_) : place_elements_,
-                               own ? kernel::Space::registers : kernel::Space::shared),
+      parameters_[id] = {b_.array(main_.array_name("parameter", id), kept_dtype(main_.region, id),
+                                  own ? place_elements_ / threads_of(s_) : place_elements_,
+                                  own ? kernel::Space::registers : kernel::Space::shared),
                          Index(0), own};
     }
   }
@@ -41,19 +49,18 @@ class GangLowering {
     const IndexVar teams = b_.teams("teams", domains_);
     in_main([&] {
       b_.comment("the first of what is read ahead");
-      for (int k = 0; k < s_.prefetch; ++k) {
+      for (int k = 0; k < s_.prefetch - 1; ++k) {
         const Index domain = Index::var(main_.place.team) + Index::var(teams) * k;
-        if_there(domain, [&](const Position& position) {
-          if (k == 0) load_parameters(position);
-          copy(position, ring(Index(k)));
-        });
+        if_there(domain, [&](const Position& position) { copy(position, Index(k)); });
         b_.commit();
       }
+      if (parameters_.empty()) return;
+      if_there(Index::var(main_.place.team), [&](const Position& position) { load_parameters(position); });
     });
-    const IndexVar turn = b_.var("turn", (kGangLag + 1) * domains_),
-                   round = b_.var("round", domains_ + kGangLag),
-                   next = b_.var("next", (kGangLag + 2) * domains_);
-    b_.turns({turn, main_.place.team.id, next, round, teams.id, domains_, kGangLag},
+    const int lag = gang_.turns();
+    const IndexVar turn = b_.var("turn", (lag + 1) * domains_), round = b_.var("round", domains_ + lag),
+                   next = b_.var("next", (lag + 2) * domains_);
+    b_.turns({turn, main_.place.team.id, next, round, teams.id, domains_, lag},
              [&] { one(Index::var(turn), Index::var(round), Index::var(teams)); });
   }
 
@@ -78,92 +85,125 @@ class GangLowering {
     b_.when(b_.inside({{thread_, first, first + kWarp}}), body);
   }
 
-  kernel::ArrayId array(std::string_view name, ExprId id, std::int64_t elements, kernel::Space space) const {
-    return b_.array(main_.array_name(name, id), kept_dtype(main_.region, id), elements, space);
-  }
+  // How many turns ago the domain was new of which a leg is done.
+  static int back(int leg) { return kGangTurns * leg; }
 
   void one(const Index& turn, const Index& round, const Index& teams) {
-    Exchange exchange(main_, round), of_block(warp_, round);
-    const std::vector<IndexBound> has_late = {{round, kGangLag, domains_ + kGangLag}};
-    Exchange::Parts parts;
     in_main([&] {
+      for (int leg = gang_.legs - 1; leg > 0; --leg)
+        if_there(turn - teams * back(leg), [&](const Position& p) { main_leg(leg, p, round); });
+      if_there(turn + teams * (s_.prefetch - 1),
+               [&](const Position& position) { copy(position, round + Index(s_.prefetch - 1)); });
+      b_.commit();
       b_.await(s_.prefetch - 1);
-      if_there(turn, [&](const Position& position) {
-        ByReduction states = lower_first_phase(main_, position, held(round));
-        exchange.across_lanes(states);
-        parts = exchange.put(states);
-      });
+      if_there(turn, [&](const Position& p) { main_leg(0, p, round); });
     });
-    in_warp(Role::collects,
-            [&] { b_.when(b_.inside(has_late), [&] { collect(round - Index(kGangLag), mod(round, 2)); }); });
+    in_warp(Role::collects, [&] {
+      for (int leg = 1; leg < gang_.legs; ++leg) {
+        // What the leg will need in the next turn.
+        b_.when(b_.inside({{turn - teams * (back(leg) - 1), 0, domains_}}), [&] { collect(leg, round); });
+      }
+    });
     b_.barrier(kernel::Scope::block);
     in_warp(Role::posts, [&] {
-      b_.when(b_.inside({{turn, 0, domains_}}), [&] {
-        ByReduction own;
-        for_each_component([&](int r, std::size_t) { own[r]; });
-        of_block.combine_parts(own, parts);
-        post(own, round);
-      });
-    });
-    in_main([&] {
-      b_.when(b_.inside(has_late), [&] {
-        const IndexVar domain = b_.let("late", domains_, turn - teams * kGangLag);
-        ByReduction totals;
-        for (const auto& [r, of] : totals_) totals[r] = states_.get(states_.dtypes(r), of, mod(round, 2));
-        lower_later_phases(main_, Position(main_, Index::var(domain)), held(round - Index(kGangLag)), totals);
-      });
-      if_there(turn + teams * s_.prefetch,
-               [&](const Position& position) { copy(position, ring(round + Index(s_.prefetch))); });
-      b_.commit();
+      for (int leg = 0; leg + 1 < gang_.legs; ++leg) {
+        b_.when(b_.inside({{turn - teams * back(leg), 0, domains_}}), [&] {
+          ByReduction own;
+          for (const auto& [r, arrays] : parts_.at(leg).arrays) own[r];
+          Exchange(warp_, round).combine_parts(own, parts_.at(leg));
+          post(own, round);
+        });
+      }
     });
   }
 
-  // What all blocks of the gang have found in a round: each lane that of some of them.
-  void collect(const Index& round, const Index& place) {
-    b_.comment("what all have found");
+  // Leaves what the threads of a warp have found together to be posted.
+  void main_leg(int leg, const Position& position, const Index& round) {
+    const Index number = round - Index(back(leg));
+    ByReduction results;
+    for (const auto& [r, arrays] : found_) {
+      if (leg_of(r) < leg) results[r] = states_.get(states_.dtypes(r), arrays, found_at(r, number));
+    }
+    ByReduction exchanged;
+    for (auto& [r, state] : lower_leg(main_, position, phases_of(leg, number), results)) {
+      if (main_.reduction(r).exchanges())
+        exchanged[r] = std::move(state);
+      else if (found_.contains(r))
+        states_.set(found_.at(r), state, found_at(r, number));
+    }
+    if (exchanged.empty()) return;
+    Exchange exchange(main_, round);
+    exchange.across_lanes(exchanged);
+    parts_[leg] = exchange.put(exchanged);
+  }
+
+  Leg phases_of(int leg, const Index& number) const {
+    Leg phases{region_phases(), 0, {}, {}};
+    for (int p = 0; p < region_phases(); ++p) {
+      const auto i = static_cast<std::size_t>(p);
+      Held held = held_in(gang_.held[i], number), added;
+      if (i + 1 < gang_.held.size()) {
+        added = held_in(gang_.held[i + 1], number);
+        std::erase_if(added, [&](const auto& one) { return held.contains(one.first); });
+      }
+      held.insert(parameters_.begin(), parameters_.end());
+      phases.held.push_back(std::move(held));
+      phases.added.push_back(std::move(added));
+      if (gang_.leg[i] != leg) continue;
+      phases.first = std::min(phases.first, p);
+      phases.end = p + 1;
+    }
+    return phases;
+  }
+
+  // What all blocks of the gang have found for a leg, a lag of turns ago: each lane that of some of them.
+  void collect(int leg, const Index& round) {
+    b_.comment(fmt::format("what all have found for leg {}", leg));
     const int blocks = std::min(s_.gang, kWarp);
     const int each = std::max(1, s_.gang / kWarp);  // blocks of a lane
-    std::vector<Arrays> found;
-    for (int k = 0; k < each; ++k) found.push_back(empty_states("found", k));
+    std::vector<Arrays> of_blocks;
+    for (int k = 0; k < each; ++k) of_blocks.push_back(empty_states(leg, k));
     b_.when(b_.inside({{Index::var(lane_), 0, blocks}}), [&] {
       std::vector<Index> at;
       std::vector<DType> types;
       for (int k = 0; k < each; ++k) {
-        for_each_component([&](int r, std::size_t c) {
-          at.push_back(slot_at(round, Index(k * kWarp) + mod(Index::var(lane_), blocks)));
+        for_each_word(leg, [&](int r, std::size_t c, std::int64_t word) {
+          at.push_back(
+              slot_at(round - Index(kGangLag), word, Index(k * kWarp) + mod(Index::var(lane_), blocks)));
           types.push_back(message_dtype(states_.dtypes(r)[c]));
         });
       }
-      const Handles words = b_.collect(main_.kernel.slots, std::move(at), round, types);
-      std::size_t word = 0;
-      for (int k = 0; k < each; ++k) {
-        for_each_component([&](int r, std::size_t c) {
+      const Handles words = b_.collect(main_.kernel.slots, std::move(at), round - Index(kGangLag), types);
+      std::size_t next = 0;
+      for (const Arrays& arrays : of_blocks) {
+        for_each_word(leg, [&](int r, std::size_t c, std::int64_t) {
           const DType t = states_.dtypes(r)[c];
-          Handle h = words[word++];
+          Handle h = words[next++];
           if (t != message_dtype(t)) h = b_.apply(ScalarOp::cast, std::array{h}, t);
-          b_.set(found[static_cast<std::size_t>(k)].at(r)[c], Index(0), h);
+          b_.set(arrays.at(r)[c], Index(0), h);
         });
       }
     });
     std::vector<ByReduction> of_lane;
-    for (const Arrays& one : found) {
+    for (const Arrays& one : of_blocks) {
       ByReduction& states = of_lane.emplace_back();
       for (const auto& [r, of] : one) states[r] = states_.get(states_.dtypes(r), of);
     }
     const ByReduction all = Exchange(warp_).across_lanes(of_lane);
     b_.when(b_.inside({{Index::var(lane_), 0, 1}}), [&] {
-      for (const auto& [r, state] : all) states_.set(totals_.at(r), state, place);
+      for (const auto& [r, state] : all)
+        states_.set(found_.at(r), state, found_at(r, round - Index(back(leg) - 1)));
     });
   }
 
   // What the block has found, by one lane.
   void post(const ByReduction& states, const Index& round) {
     b_.when(b_.inside({{Index::var(lane_), 0, 1}}), [&] {
-      for_each_component([&](int r, std::size_t c) {
+      for_each_word(leg_of(states.begin()->first) + 1, [&](int r, std::size_t c, std::int64_t word) {
         Handle h = states.at(r)[c];
         const DType t = message_dtype(b_.dtype(h));
         if (b_.dtype(h) != t) h = b_.apply(ScalarOp::cast, std::array{h}, t);
-        b_.post(main_.kernel.slots, slot_at(round, main_.share), h, round);
+        b_.post(main_.kernel.slots, slot_at(round, word, main_.share), h, round);
       });
     });
   }
@@ -176,21 +216,21 @@ class GangLowering {
     });
   }
 
-  // What shared memory has of the domain of a round.
-  Held ring(const Index& round) const {
-    Held held;
-    const int places = gang_places(s_);
-    for (const auto& [id, in] : ring_)
-      held[id] = {in.array, mod(round + Index(places), places) * place_elements_};
-    return held;
+  // `number` of `places` that are taken in turn; a number may be as far below 0 as domains are under way.
+  Index place_of(const Index& number, int places) const {
+    return mod(number + Index(ceil_div(gang_.turns(), places) * places), places);
   }
-  Held held(const Index& round) const {
-    Held held = ring(round);
-    held.insert(parameters_.begin(), parameters_.end());
+  Held held_in(const std::map<ExprId, int>& arrays, const Index& number) const {
+    Held held;
+    for (const auto& [id, a] : arrays) {
+      const auto i = static_cast<std::size_t>(a);
+      held[id] = {rings_[i], place_of(number, gang_.arrays[i].places) * place_elements_};
+    }
     return held;
   }
 
-  void copy(const Position& position, const Held& loads) {
+  void copy(const Position& position, const Index& number) {
+    const Held loads = held_in(gang_.held[0], number);
     for (std::int64_t i = 0; i < vectors_ahead(main_.region, s_); ++i) {
       Step step = position.step(Index(i), !position.is_inside(i));
       start_copies(main_, position, loads, step);
@@ -207,34 +247,57 @@ class GangLowering {
     }
   }
 
-  Arrays empty_states(std::string_view name, int number) const {
+  // Of the reductions that are exchanged for a leg.
+  Arrays empty_states(int leg, int number) const {
     Arrays arrays;
-    for (int r = 0; r < static_cast<int>(main_.region.reductions.size()); ++r) {
-      arrays[r] = states_.arrays(r, fmt::format("{}{}_", name, number), states_.dtypes(r),
-                                 main_.reduction(r).identity());
-    }
+    for_each_state([&](int r, std::size_t c) {
+      if (c == 0 && is_for(leg, r))
+        arrays[r] = states_.arrays(r, fmt::format("found{}_", number), states_.dtypes(r),
+                                   main_.reduction(r).identity());
+    });
     return arrays;
   }
 
-  // Runs `body(reduction, component)`; `component_` is its number among all.
+  int region_phases() const { return main_.region.phases(); }
+  int leg_of(int r) const { return gang_.leg[static_cast<std::size_t>(main_.reduction(r).phase)]; }
+  bool is_for(int leg, int r) const { return main_.reduction(r).exchanges() && leg_of(r) + 1 == leg; }
+  int places_of(int r) const { return gang_.places[static_cast<std::size_t>(r)]; }
+  // Of the result of a reduction: one for all threads, or one of each.
+  Index found_at(int r, const Index& number) const {
+    const Index place = place_of(number, places_of(r));
+    return main_.reduction(r).exchanges() ? place : place * threads_of(s_) + main_.place.thread_reduced;
+  }
+
+  // Runs `body(reduction, component)`.
   template <class F>
-  void for_each_component(F&& body) {
-    component_ = 0;
-    for (std::size_t r = 0; r < main_.region.reductions.size(); ++r) {
-      states_.at(static_cast<int>(r));
-      for (std::size_t c = 0; c < states_.dtypes(static_cast<int>(r)).size(); ++c, ++component_)
-        body(static_cast<int>(r), c);
+  void for_each_state(F&& body) const {
+    for (int r = 0; r < static_cast<int>(main_.region.reductions.size()); ++r) {
+      for (std::size_t c = 0; c < states_.dtypes(r).size(); ++c) body(r, c);
     }
   }
-  // Of the component, in a round, of a block of the gang.
-  Index slot_at(const Index& round, const Index& rank) const {
+  // Runs `body(reduction, component, word)` for what is exchanged for a leg; words are counted over all legs.
+  template <class F>
+  void for_each_word(int leg, F&& body) const {
+    std::int64_t word = 0;
+    for_each_state([&](int r, std::size_t c) {
+      if (!main_.reduction(r).exchanges()) return;
+      if (is_for(leg, r)) {
+        states_.at(r);
+        body(r, c, word);
+      }
+      ++word;
+    });
+  }
+  // Of a word, in a turn, of a block of the gang.
+  Index slot_at(const Index& round, std::int64_t word, const Index& rank) const {
     const std::int64_t of_gang = slots_of(main_.region, s_), of_round = of_gang / kGangRounds;
     return Index::var(main_.place.team) * of_gang + mod(round + Index(kGangRounds), kGangRounds) * of_round +
-           Index(component_ * s_.gang) + rank;
+           Index(word * s_.gang) + rank;
   }
 
   const Schedule& s_;
   KernelBuilder& b_;
+  Gang gang_;
   Index thread_;
   StagePlace main_place_;
   IndexVar lane_;
@@ -243,9 +306,10 @@ class GangLowering {
   States states_;
   std::int64_t domains_;
   std::int64_t place_elements_;  // of a place of the ring
-  Held ring_, parameters_;
-  Arrays totals_;
-  std::int64_t component_ = 0;
+  std::vector<kernel::ArrayId> rings_;
+  Held parameters_;
+  Arrays found_;                          // what later legs need of reductions
+  std::map<int, Exchange::Parts> parts_;  // by leg: what warps have found
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "compiler/lower/stage.h"
 #include "compiler/lower/tile.h"
 #include "compiler/schedule/eviction.h"
+#include "compiler/schedule/gang.h"
 #include "compiler/schedule/predict.h"
 #include "compiler/schedule/queue.h"
 

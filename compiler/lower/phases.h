@@ -10,11 +10,14 @@ namespace bz::compiler {
 // `ahead`: where the first phase finds its loads, and asks for the next; null when nothing is read ahead.
 void lower_phases(const StageContext& stage, const Position& position, Exchange& exchange, ReadAhead* ahead);
 
-// The first phase of a domain that `held` has: what the thread reduces, by number of the reduction. And the later ones, with what all
-// threads have reduced.
-std::map<int, Handles> lower_first_phase(const StageContext& stage, const Position& position,
-                                         const Held& held);
-void lower_later_phases(const StageContext& stage, const Position& position, const Held& held,
-                        const std::map<int, Handles>& results);
+// Phases of a domain that is in shared memory, of which others come some turns later.
+struct Leg {
+  int first, end;
+  // By phase: what shared memory has when it begins, and what it has to put there for later ones.
+  std::vector<Held> held, added;
+};
+// With the results of earlier reductions, by number: those of the leg's own, what has to be exchanged as the thread has reduced it.
+std::map<int, Handles> lower_leg(const StageContext& stage, const Position& position, const Leg& leg,
+                                 const std::map<int, Handles>& results);
 
 }  // namespace bz::compiler

@@ -77,12 +77,12 @@ Step Position::step(const Index& vector, bool masked) const {
   return step;
 }
 
-std::vector<Step> Position::steps_of(const Index& group, bool masked) const {
+std::vector<Step> Position::steps_of(const Index& group, bool masked, std::int64_t vectors) const {
   const Schedule& s = stage_.schedule;
   std::vector<Step> steps;
   if (s.keep != Keep::registers) {
     const bool one = stage_.extent.groups == 1;
-    for (std::int64_t u = 0; u < stage_.extent.together; ++u)
+    for (std::int64_t u = 0; u < vectors; ++u)
       steps.push_back(step(group * s.unroll + Index(u), masked && !(one && is_inside(u))));
     return steps;
   }

@@ -44,9 +44,9 @@ class Position {
 
   // Vector number `vector` of the thread. `masked`: the domain may end inside.
   Step step(const Index& vector, bool masked) const;
-  // All steps of the thread where the domain stays in registers, of one group otherwise. Only steps in which the domain may
-  // end are masked.
-  std::vector<Step> steps_of(const Index& group, bool masked) const;
+  // All steps of the thread where the domain stays in registers, the first `vectors` of one group otherwise. Only steps in which the
+  // domain may end are masked.
+  std::vector<Step> steps_of(const Index& group, bool masked, std::int64_t vectors) const;
   // Whether vector `i` of every thread lies inside the domain.
   bool is_inside(std::int64_t i) const;
   // Where the vector begins in the domain, and the thread has one: it is copied whole then.

@@ -76,7 +76,8 @@ void ReadAhead::start_next(const Index& block, const Index& group) {
 
 void ReadAhead::start(const Index& block, const Index& group, const Held& loads) {
   const Position position(stage_, block);
-  for (Step& s : position.steps_of(group, true)) start_copies(stage_, position, loads, s);
+  for (Step& s : position.steps_of(group, true, stage_.extent.together))
+    start_copies(stage_, position, loads, s);
 }
 
 // Of a block that does not exist something is loaded that nobody asks for.

@@ -6,6 +6,7 @@
 
 #include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
+#include "compiler/schedule/gang.h"
 
 namespace bz::compiler {
 namespace {
@@ -15,7 +16,7 @@ constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait. These, masks, parameters
 // and spilling are fitted to 794 kernels of rows from 16384 to 2^20.
 constexpr double kClusterSeconds = 0.1e-6;
-// What blocks of a gang find goes to the others and back in `kGangLag` turns of this.
+// Of a turn of a gang's blocks: what they find goes to the others and back in `kGangLag` of them.
 constexpr double kGangTurnSeconds = 1e-6;
 // Where blocks stay and take turns, all that they move takes so much longer: they all load, then all store.
 constexpr double kStaying = 1.12;
@@ -42,18 +43,16 @@ struct Work {
 
 // The share of what threads handle that is there: the rest of the last vectors and of the last block is masked.
 double used(const Region& region, const Schedule& s, const Extent& e) {
-  const std::int64_t reduced = s.keep == Keep::registers || e.groups == 1
-                                   ? e.vectors * (e.per_group / s.unroll)
-                                   : e.groups * e.per_group;
-  const double all = static_cast<double>(reduced) * static_cast<double>(e.blocks * e.rows_per_block);
+  const double all = static_cast<double>(e.vectors * (e.per_group / s.unroll)) *
+                     static_cast<double>(e.blocks * e.rows_per_block);
   return std::max(1.0, static_cast<double>(region.domain_size() * region.domains())) / std::max(1.0, all);
 }
 
 // The share of vectors of a thread in which the domain may begin or end.
 double masked(const Region& region, const Schedule& s, const Extent& e) {
   if (s.keep != Keep::registers) {
-    const std::int64_t full = std::max<std::int64_t>(0, e.end_full - e.first_full);
-    return 1 - static_cast<double>(full) / static_cast<double>(std::max<std::int64_t>(1, e.groups));
+    const std::int64_t full = std::max<std::int64_t>(0, e.end_full - e.first_full) * s.unroll;
+    return 1 - std::min(1.0, static_cast<double>(full) / static_cast<double>(e.vectors));
   }
   const std::int64_t inside = region.domain_size() / (e.per_group / s.unroll) - (e.shifted ? 1 : 0);
   return 1 - static_cast<double>(std::max<std::int64_t>(0, inside)) / static_cast<double>(e.vectors);
@@ -93,7 +92,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
   // Elements that a thread folds before it combines with what it has.
   const double folded = s.unroll * (s.lanes_reduced ? s.vector : 1);
   std::vector<Work> all(static_cast<std::size_t>(region.phases()));
-  const std::vector<std::vector<ExprId>> computed = computed_by_phase(region, s.keep);
+  const std::vector<std::vector<ExprId>> computed = computed_by_phase(region, s);
   for (std::size_t phase = 0; phase < all.size(); ++phase) {
     Work& work = all[phase];
     Touched memory, cache;
@@ -227,7 +226,8 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     if (s.cluster > 1) chain += kClusterExchangeSeconds;
   }
   chain *= static_cast<double>(ceil_div(units, at_once) * iterations);
-  if (s.gang > 1) chain = kGangTurnSeconds * static_cast<double>(ceil_div(units, at_once) + kGangLag);
+  if (s.gang > 1)
+    chain = kGangTurnSeconds * static_cast<double>(ceil_div(units, at_once) + gang_of(region, s).turns());
   const double most = std::max({memory, arithmetic, chain, 1e-12});
   const double sharpness = kSharpness + kSharpnessOfBlock * resident;
   double sum = 0;

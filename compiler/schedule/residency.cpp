@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/schedule/gang.h"
 #include "compiler/schedule/resident.h"
 #include "compiler/schedule/schedule.h"
 
@@ -118,18 +119,11 @@ int exchanges_of(const Region& region) {
 }
 
 bool alternates(const Region& region, const Schedule& s) {
-  return exchanges_of(region) == 1 && (s.prefetch > 0 || !region.outer.empty());
+  return s.gang > 1 || (exchanges_of(region) == 1 && (s.prefetch > 0 || !region.outer.empty()));
 }
 
 std::int64_t mailboxes_of(const Region& region, const Schedule& s) {
   return s.cluster == 1 ? 0 : exchanges_of(region) * (alternates(region, s) ? 2 : 1);
-}
-
-std::int64_t slots_of(const Region& region, const Schedule& s) {
-  std::int64_t components = 0;
-  for (const Reduction& r : region.reductions)
-    components += static_cast<std::int64_t>(r.component_dtypes().size());
-  return components * kGangRounds * s.gang;
 }
 
 std::int64_t vectors_in_registers(const Region& region, const Schedule& s) {
@@ -138,9 +132,7 @@ std::int64_t vectors_in_registers(const Region& region, const Schedule& s) {
 
 std::int64_t vectors_ahead(const Region& region, const Schedule& s) {
   if (s.keep == Keep::registers) return extent_of(region, s).vectors;
-  if (s.gang == 1) return std::int64_t{s.prefetch} * s.unroll;
-  const Extent e = extent_of(region, s);
-  return e.groups * e.together;
+  return s.gang == 1 ? std::int64_t{s.prefetch} * s.unroll : extent_of(region, s).vectors;
 }
 
 // Leaves out what no root needs, and puts operands first, what is left in the order it had otherwise.
@@ -197,20 +189,25 @@ static void put_in_order(Region& r) {
   for (Root& root : r.roots) root.expr = place[static_cast<std::size_t>(root.expr)];
 }
 
-std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep keep) {
+std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, const Schedule& s) {
   std::vector<std::vector<ExprId>> all;
   std::vector<bool> kept(region.exprs.size(), false);
+  const std::optional<Gang> gang = s.gang > 1 ? std::optional(gang_of(region, s)) : std::nullopt;
   for (int phase = 0; phase < region.phases(); ++phase) {
     std::vector<bool> wanted(region.exprs.size(), false);
     for (const ExprId t : targets_of(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
+    if (gang) {
+      for (const auto& [id, array] : gang->held[static_cast<std::size_t>(phase)])
+        kept[static_cast<std::size_t>(id)] = phase > 0;
+    }
     std::vector<ExprId>& computed = all.emplace_back();
     for (std::size_t i = region.exprs.size(); i-- > 0;) {
       if (!wanted[i] || kept[i] || !region.exprs[i].varies) continue;
       computed.push_back(static_cast<ExprId>(i));
       for (const ExprId o : region.exprs[i].operands) wanted[static_cast<std::size_t>(o)] = true;
     }
-    if (keep == Keep::nothing) continue;
-    for (const ExprId id : keep == Keep::registers ? computed : kept_values(region))
+    if (s.keep == Keep::nothing || gang) continue;
+    for (const ExprId id : s.keep == Keep::registers ? computed : kept_values(region))
       kept[static_cast<std::size_t>(id)] = true;
   }
   return all;
@@ -260,6 +257,7 @@ int live_registers(const Region& region) {
 // 2026-11).
 const Region& Forms::of(const Schedule& s) const {
   constexpr std::int64_t kElements = 32;  // of a thread
+  if (s.gang > 1) return exponentials_ && exchanges_of(*exponentials_) == 1 ? *exponentials_ : region_;
   if (s.keep != Keep::registers) return region_;
   const bool exponentials = s.prefetch == 0 || s.spill == 0;
   const bool narrow = std::any_of(region_.exprs.begin(), region_.exprs.end(), [](const Expr& e) {

@@ -75,15 +75,6 @@ inline constexpr int kGangThreads = 64;
 inline int threads_of_block(const Schedule& s) { return threads_of(s) + (s.gang > 1 ? kGangThreads : 0); }
 // Blocks that share a domain.
 inline int sharing(const Schedule& s) { return s.cluster * s.gang; }
-// Turns by which the last phase of a gang's block stays behind the first: what others found is there by then.
-inline constexpr int kGangLag = 2;
-// Domains of which a block of a gang has its part in shared memory: those that wait, and those that it reduces and reads ahead.
-inline int gang_places(const Schedule& s) { return kGangLag + s.prefetch; }
-// Rounds of which there are slots. A block that posts has collected what was posted `kGangLag` rounds before, and so knows that all others
-// have collected what was as long before that.
-inline constexpr int kGangRounds = 2 * kGangLag;
-// Slots of each gang.
-std::int64_t slots_of(const Region& region, const Schedule& s);
 std::string to_string(const Schedule& s);
 // Throws Error naming the key that is wrong, with what it may be.
 Schedule parse_schedule(std::string_view text);
@@ -110,6 +101,7 @@ struct Extent {
   std::int64_t vectors = 1;   // of a thread, counting those that are partly or wholly outside of the domain
   std::int64_t groups = 1;    // iterations of a thread over its domain, `together` vectors each
   std::int64_t together = 1;  // `unroll`, or all vectors of a thread if these are fewer
+  std::int64_t rest() const { return vectors - (groups - 1) * together; }  // vectors of the last group
   // Elements of the domain that all threads of a block, or of its cluster, handle in a group.
   std::int64_t per_group = 1;
   // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.
@@ -152,7 +144,7 @@ int live_registers(const Region& region);
 // What a phase computes first: what it reduces and stores.
 std::vector<ExprId> targets_of(const Region& region, int phase);
 // By phase: the varying expressions that it computes. What is not kept is computed, or loaded, again by each.
-std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, Keep keep);
+std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, const Schedule& s);
 // Registers of a thread, estimated: what it keeps of a domain, or else the loads that it has in flight.
 std::int64_t registers_of(const Region& region, const Schedule& s);
 // Blocks whose registers a multiprocessor has.

@@ -112,6 +112,12 @@ Spill spill_of(const Region& region, const Schedule& s) {
   return static_cast<double>(bytes_of(spill, s)) <= room ? spill : spill_with(region, s, Hold::loads);
 }
 
+Spill hold_in_place(const Region& region, const Schedule& s) {
+  Spill spill = spill_with(region, s, Hold::computed);
+  const bool in_place = spill.arrays.size() == loads_ahead(region, s).size();
+  return in_place ? spill : spill_with(region, s, Hold::loads);
+}
+
 std::int64_t spill_bytes(const Region& region, const Schedule& s) { return bytes_of(spill_of(region, s), s); }
 
 }  // namespace bz::compiler

@@ -1,0 +1,49 @@
+// Blocks of a gang, which share domains from anywhere on the device: when they do what, and what of a domain they have in shared memory
+// meanwhile.
+//
+// An exchange divides the phases of a domain into legs. A turn of a block has one leg of each of some domains: the first of the domain that
+// is new in this turn, the second of the one that was new `kGangTurns` turns before, and so on. By then what all blocks have found in the
+// leg before is there, and nobody waits for the slowest.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/schedule/schedule.h"
+
+namespace bz::compiler {
+
+// What a block has posted at the end of a turn the others collect in the turn that is so much later, and use in the one after that.
+inline constexpr int kGangLag = 2, kGangTurns = kGangLag + 1;
+// Turns of which there are slots. A block that posts has collected what was posted `kGangLag` turns before, and so knows that all others
+// have collected what was as long before that.
+inline constexpr int kGangRounds = 2 * kGangLag;
+
+struct Gang {
+  // In shared memory for as many domains as are under way from the leg that brings it until the last that needs it.
+  struct Array {
+    DType dtype = DType::f32;
+    int places = 0;
+  };
+  std::vector<int> leg;  // by phase
+  int legs = 1;
+  std::vector<Array> arrays;  // an element for each of the domain
+  std::vector<std::map<ExprId, int>>
+      held;  // when a phase begins: the array of each expression that is in one
+  // By reduction: places for what it has found, where a later leg needs it.
+  std::vector<int> places;
+
+  // Turns from the one in which a domain is new until its last leg.
+  int turns() const { return kGangTurns * (legs - 1); }
+};
+Gang gang_of(const Region& region, const Schedule& s);
+
+// Slots of each gang.
+std::int64_t slots_of(const Region& region, const Schedule& s);
+// Shared memory of a block for what it has of domains.
+std::int64_t gang_bytes(const Region& region, const Schedule& s);
+std::optional<std::string> refuse_gang(const Region& region, const Schedule& s, const Target& target);
+
+}  // namespace bz::compiler
