@@ -6,20 +6,24 @@ namespace bz::compiler {
 
 void Exchange::across_threads(ByReduction& states) {
   if (states.empty()) return;
-  across_lanes(states);
-  if (warps_.count > 1) {
-    const Parts parts = put(states);
-    b_.barrier(kernel::Scope::block);
-    combine_parts(states, parts);
-  }
-  if (stage_.schedule.cluster > 1) across_blocks(states);
-}
-
-void Exchange::across_lanes(ByReduction& states) {
   for (auto& [r, state] : states) {
     states_.at(r);
     state = across_lanes(r, std::array{state}, warps_.in_warp);
   }
+  if (warps_.count > 1) {
+    const Index& thread = stage_.place.thread_reduced;
+    const Parts parts = parts_of(states, "part", warps_.count);
+    const Index warp = floordiv(thread, warps_.in_warp);
+    b_.when(b_.inside({{mod(thread, warps_.in_warp), 0, 1}}), [&] {
+      for (const auto& [r, state] : states) {
+        states_.at(r);
+        states_.set(parts.arrays.at(r), state, slot_of(parts, warp));
+      }
+    });
+    b_.barrier(kernel::Scope::block);
+    combine_parts(states, parts);
+  }
+  if (stage_.schedule.cluster > 1) across_blocks(states);
 }
 
 Exchange::ByReduction Exchange::across_lanes(const std::vector<ByReduction>& states) {
@@ -66,19 +70,6 @@ Handles Exchange::with_lane(int r, const Handles& state, int mask, int distance)
     second.push_back(b_.apply(ScalarOp::select, std::array{upper, state[c], other[c]}, t));
   }
   return states_.combine(r, first, second);
-}
-
-Exchange::Parts Exchange::put(const ByReduction& states) {
-  const Index& thread = stage_.place.thread_reduced;
-  const Parts parts = parts_of(states, "part", warps_.count);
-  const Index warp = floordiv(thread, warps_.in_warp);
-  b_.when(b_.inside({{mod(thread, warps_.in_warp), 0, 1}}), [&] {
-    for (const auto& [r, state] : states) {
-      states_.at(r);
-      states_.set(parts.arrays.at(r), state, slot_of(parts, warp));
-    }
-  });
-  return parts;
 }
 
 void Exchange::wait_for_cluster() {

@@ -22,27 +22,23 @@ class Exchange {
   // Those that a phase has made.
   void across_threads(ByReduction& states);
 
-  // The same in three steps, for a block alone: over the lanes of a warp; the states of warps put to shared memory; and all of these, when the
-  // block has passed a barrier.
-  void across_lanes(ByReduction& states);
-  // Of lanes that have several states each.
+  // Those of a warp alone, whose lanes have several each.
   ByReduction across_lanes(const std::vector<ByReduction>& states);
+
+  // Once a stage, before the first message: as late as possible, when loads are on their way.
+  void wait_for_cluster();
+
+ private:
+  // States of some warps or blocks in shared memory.
   struct Parts {
     std::string_view name;
     int count;
     int places;  // in which they lie in turn
     std::map<int, std::vector<kernel::ArrayId>> arrays;
   };
-  Parts put(const ByReduction& states);
-  void combine_parts(ByReduction& states, const Parts& parts);
-
-  // Once a stage, before the first message: as late as possible, when loads are on their way.
-  void wait_for_cluster();
-
- private:
-  // Shared memory for the states of some warps or blocks.
   Parts parts_of(const ByReduction& states, std::string_view name, int count);
   Index slot_of(const Parts& parts, const Index& part) const;
+  void combine_parts(ByReduction& states, const Parts& parts);
 
   Handles across_lanes(int r, std::span<const Handles> states, int count);
   Handles with_lane(int r, const Handles& state, int mask, int distance);

@@ -29,11 +29,13 @@ class GangLowering {
       rings_.push_back(b_.array(main_.array_name("ring", a), gang_.arrays[a].dtype,
                                 gang_.arrays[a].places * place_elements_, kernel::Space::shared));
     for_each_state([&](int r, std::size_t c) {
-      const int places = places_of(r);
-      if (places == 0) return;
-      found_[r].push_back(b_.array(
-          main_.array_name(main_.reduction(r).exchanges() ? "total" : "own", r, c), states_.dtypes(r)[c],
-          places * (main_.reduction(r).exchanges() ? 1 : threads_of(s_)), kernel::Space::shared));
+      const bool exchanges = main_.reduction(r).exchanges();
+      const auto states = [&](std::string_view name, int count) {
+        return b_.array(main_.array_name(name, r, c), states_.dtypes(r)[c], count, kernel::Space::shared);
+      };
+      if (const int places = places_of(r); places > 0)
+        found_[r].push_back(states(exchanges ? "total" : "own", places * (exchanges ? 1 : threads_of(s_))));
+      if (exchanges) parts_[r].push_back(states("part", kGangParts * threads_of(s_)));
     });
     if (s_.parameters == Parameters::memory) return;
     const bool own = s_.parameters == Parameters::registers;
@@ -106,35 +108,24 @@ class GangLowering {
     });
     b_.barrier(kernel::Scope::block);
     in_warp(Role::posts, [&] {
-      for (int leg = 0; leg + 1 < gang_.legs; ++leg) {
-        b_.when(b_.inside({{turn - teams * back(leg), 0, domains_}}), [&] {
-          ByReduction own;
-          for (const auto& [r, arrays] : parts_.at(leg).arrays) own[r];
-          Exchange(warp_, round).combine_parts(own, parts_.at(leg));
-          post(own, round);
-        });
-      }
+      for (int leg = 0; leg + 1 < gang_.legs; ++leg)
+        b_.when(b_.inside({{turn - teams * back(leg), 0, domains_}}), [&] { post(leg, round); });
     });
   }
 
-  // Leaves what the threads of a warp have found together to be posted.
+  // Leaves what the thread has found to be posted: the threads that do that have time to put it together.
   void main_leg(int leg, const Position& position, const Index& round) {
     const Index number = round - Index(back(leg));
     ByReduction results;
     for (const auto& [r, arrays] : found_) {
       if (leg_of(r) < leg) results[r] = states_.get(states_.dtypes(r), arrays, found_at(r, number));
     }
-    ByReduction exchanged;
-    for (auto& [r, state] : lower_leg(main_, position, phases_of(leg, number), results)) {
+    for (const auto& [r, state] : lower_leg(main_, position, phases_of(leg, number), results)) {
       if (main_.reduction(r).exchanges())
-        exchanged[r] = std::move(state);
+        states_.set(parts_.at(r), state, part_at(round, main_.place.thread_reduced));
       else if (found_.contains(r))
         states_.set(found_.at(r), state, found_at(r, number));
     }
-    if (exchanged.empty()) return;
-    Exchange exchange(main_, round);
-    exchange.across_lanes(exchanged);
-    parts_[leg] = exchange.put(exchanged);
   }
 
   Leg phases_of(int leg, const Index& number) const {
@@ -196,11 +187,22 @@ class GangLowering {
     });
   }
 
-  // What the block has found, by one lane.
-  void post(const ByReduction& states, const Index& round) {
+  // What the block has found in a leg: each lane puts together that of some threads.
+  void post(int leg, const Index& round) {
+    b_.comment(fmt::format("what the block has found in leg {}", leg));
+    std::vector<ByReduction> of_lane;
+    for (int first = 0; first < threads_of(s_); first += kWarp) {
+      ByReduction& states = of_lane.emplace_back();
+      for (const auto& [r, arrays] : parts_) {
+        if (leg_of(r) == leg)
+          states[r] =
+              states_.get(states_.dtypes(r), arrays, part_at(round, Index::var(lane_) + Index(first)));
+      }
+    }
+    const ByReduction all = Exchange(warp_).across_lanes(of_lane);
     b_.when(b_.inside({{Index::var(lane_), 0, 1}}), [&] {
-      for_each_word(leg_of(states.begin()->first) + 1, [&](int r, std::size_t c, std::int64_t word) {
-        Handle h = states.at(r)[c];
+      for_each_word(leg + 1, [&](int r, std::size_t c, std::int64_t word) {
+        Handle h = all.at(r)[c];
         const DType t = message_dtype(b_.dtype(h));
         if (b_.dtype(h) != t) h = b_.apply(ScalarOp::cast, std::array{h}, t);
         b_.post(main_.kernel.slots, slot_at(round, word, main_.share), h, round);
@@ -268,6 +270,11 @@ class GangLowering {
     return main_.reduction(r).exchanges() ? place : place * threads_of(s_) + main_.place.thread_reduced;
   }
 
+  // Of what a thread has found.
+  Index part_at(const Index& round, const Index& thread) const {
+    return mod(round, kGangParts) * threads_of(s_) + thread;
+  }
+
   // Runs `body(reduction, component)`.
   template <class F>
   void for_each_state(F&& body) const {
@@ -308,8 +315,8 @@ class GangLowering {
   std::int64_t place_elements_;  // of a place of the ring
   std::vector<kernel::ArrayId> rings_;
   Held parameters_;
-  Arrays found_;                          // what later legs need of reductions
-  std::map<int, Exchange::Parts> parts_;  // by leg: what warps have found
+  Arrays found_;  // what later legs need of reductions
+  Arrays parts_;  // what threads have found that is exchanged, of this turn and the one before
 };
 
 }  // namespace

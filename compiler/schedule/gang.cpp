@@ -105,6 +105,7 @@ std::int64_t gang_bytes(const Region& region, const Schedule& s) {
     for (const DType t : r.component_dtypes()) {
       const std::int64_t states = std::int64_t{gang.places[k]} * (r.exchanges() ? 1 : threads_of(s));
       bytes += ceil_div(states * size_of(t), 16) * 16;
+      if (r.exchanges()) bytes += std::int64_t{kGangParts} * threads_of(s) * size_of(t);
     }
   }
   return bytes;

@@ -20,6 +20,8 @@ inline constexpr int kGangLag = 2, kGangTurns = kGangLag + 1;
 // Turns of which there are slots. A block that posts has collected what was posted `kGangLag` turns before, and so knows that all others
 // have collected what was as long before that.
 inline constexpr int kGangRounds = 2 * kGangLag;
+// Turns of which there is what threads have found: while it is put together and posted, they go on.
+inline constexpr int kGangParts = 2;
 
 struct Gang {
   // In shared memory for as many domains as are under way from the leg that brings it until the last that needs it.

@@ -119,7 +119,7 @@ int exchanges_of(const Region& region) {
 }
 
 bool alternates(const Region& region, const Schedule& s) {
-  return s.gang > 1 || (exchanges_of(region) == 1 && (s.prefetch > 0 || !region.outer.empty()));
+  return exchanges_of(region) == 1 && (s.prefetch > 0 || !region.outer.empty());
 }
 
 std::int64_t mailboxes_of(const Region& region, const Schedule& s) {
