@@ -59,7 +59,7 @@ class GangLowering {
       if (parameters_.empty()) return;
       if_there(Index::var(main_.place.team), [&](const Position& position) { load_parameters(position); });
     });
-    const int lag = gang_.turns();
+    const int lag = gang_.turns;
     const IndexVar turn = b_.var("turn", (lag + 1) * domains_), round = b_.var("round", domains_ + lag),
                    next = b_.var("next", (lag + 2) * domains_);
     b_.turns({turn, main_.place.team.id, next, round, teams.id, domains_, lag},
@@ -88,7 +88,7 @@ class GangLowering {
   }
 
   // How many turns ago the domain was new of which a leg is done.
-  static int back(int leg) { return kGangTurns * leg; }
+  int back(int leg) const { return turns_of_leg(s_) * leg; }
 
   void one(const Index& turn, const Index& round, const Index& teams) {
     in_main([&] {
@@ -160,11 +160,11 @@ class GangLowering {
       for (int k = 0; k < each; ++k) {
         for_each_word(leg, [&](int r, std::size_t c, std::int64_t word) {
           at.push_back(
-              slot_at(round - Index(kGangLag), word, Index(k * kWarp) + mod(Index::var(lane_), blocks)));
+              slot_at(round - Index(s_.lag), word, Index(k * kWarp) + mod(Index::var(lane_), blocks)));
           types.push_back(message_dtype(states_.dtypes(r)[c]));
         });
       }
-      const Handles words = b_.collect(main_.kernel.slots, std::move(at), round - Index(kGangLag), types);
+      const Handles words = b_.collect(main_.kernel.slots, std::move(at), round - Index(s_.lag), types);
       std::size_t next = 0;
       for (const Arrays& arrays : of_blocks) {
         for_each_word(leg, [&](int r, std::size_t c, std::int64_t) {
@@ -220,7 +220,7 @@ class GangLowering {
 
   // `number` of `places` that are taken in turn; a number may be as far below 0 as domains are under way.
   Index place_of(const Index& number, int places) const {
-    return mod(number + Index(ceil_div(gang_.turns(), places) * places), places);
+    return mod(number + Index(ceil_div(gang_.turns, places) * places), places);
   }
   Held held_in(const std::map<ExprId, int>& arrays, const Index& number) const {
     Held held;
@@ -297,9 +297,9 @@ class GangLowering {
   }
   // Of a word, in a turn, of a block of the gang.
   Index slot_at(const Index& round, std::int64_t word, const Index& rank) const {
-    const std::int64_t of_gang = slots_of(main_.region, s_), of_round = of_gang / kGangRounds;
-    return Index::var(main_.place.team) * of_gang + mod(round + Index(kGangRounds), kGangRounds) * of_round +
-           Index(word * s_.gang) + rank;
+    const std::int64_t of_gang = slots_of(main_.region, s_), of_round = of_gang / slot_rounds(s_);
+    return Index::var(main_.place.team) * of_gang +
+           mod(round + Index(slot_rounds(s_)), slot_rounds(s_)) * of_round + Index(word * s_.gang) + rank;
   }
 
   const Schedule& s_;

@@ -35,7 +35,7 @@ std::vector<Gang::Array> arrays_of(const Gang& gang, const Spill& spill, const S
         last = std::max(last, gang.leg[phase]);
       }
     }
-    const int waiting = kGangTurns * (last - std::max(first, 0));
+    const int waiting = turns_of_leg(s) * (last - std::max(first, 0));
     const int ahead = first < 0 ? s.prefetch - (last > 0 ? 1 : 0) : 0;
     arrays.push_back({spill.arrays[a], std::max(1, waiting + ahead)});
   }
@@ -71,6 +71,7 @@ Gang gang_of(const Region& region, const Schedule& s) {
   Gang gang;
   gang.leg = legs_of(region);
   gang.legs = gang.leg.back() + 1;
+  gang.turns = turns_of_leg(s) * (gang.legs - 1);
   Spill spill = hold_in_place(region, s);
   gang.arrays = arrays_of(gang, spill, s);
   gang.held = std::move(spill.held);
@@ -80,7 +81,7 @@ Gang gang_of(const Region& region, const Schedule& s) {
     const int made = gang.leg[static_cast<std::size_t>(r.phase)];
     // What all have found is collected in the turn before the next leg, beside which the last one still reads.
     const int later = last[k] - made - (r.exchanges() ? 1 : 0);
-    gang.places.push_back(kGangTurns * later + (r.exchanges() ? 2 : 0));
+    gang.places.push_back(turns_of_leg(s) * later + (r.exchanges() ? 2 : 0));
   }
   return gang;
 }
@@ -89,7 +90,7 @@ std::int64_t slots_of(const Region& region, const Schedule& s) {
   std::int64_t components = 0;
   for (const Reduction& r : region.reductions)
     components += r.exchanges() ? static_cast<std::int64_t>(r.component_dtypes().size()) : 0;
-  return components * kGangRounds * s.gang;
+  return components * slot_rounds(s) * s.gang;
 }
 
 std::int64_t gang_bytes(const Region& region, const Schedule& s) {

@@ -2,8 +2,8 @@
 // meanwhile.
 //
 // An exchange divides the phases of a domain into legs. A turn of a block has one leg of each of some domains: the first of the domain that
-// is new in this turn, the second of the one that was new `kGangTurns` turns before, and so on. By then what all blocks have found in the
-// leg before is there, and nobody waits for the slowest.
+// is new in this turn, the second of the one that was new some turns before, and so on. By then what all blocks have found in the leg before
+// is there, and nobody waits for the slowest.
 #pragma once
 
 #include <map>
@@ -15,11 +15,11 @@
 
 namespace bz::compiler {
 
-// What a block has posted at the end of a turn the others collect in the turn that is so much later, and use in the one after that.
-inline constexpr int kGangLag = 2, kGangTurns = kGangLag + 1;
-// Turns of which there are slots. A block that posts has collected what was posted `kGangLag` turns before, and so knows that all others
-// have collected what was as long before that.
-inline constexpr int kGangRounds = 2 * kGangLag;
+// What a block has posted at the end of a turn the others collect `lag` turns later, and use in the one after that.
+inline int turns_of_leg(const Schedule& s) { return s.lag + 1; }
+// Turns of which there are slots. A block that posts has collected what was posted `lag` turns before, and so knows that all others have
+// collected what was as long before that.
+inline int slot_rounds(const Schedule& s) { return 2 * s.lag; }
 // Turns of which there is what threads have found: while it is put together and posted, they go on.
 inline constexpr int kGangParts = 2;
 
@@ -37,8 +37,7 @@ struct Gang {
   // By reduction: places for what it has found, where a later leg needs it.
   std::vector<int> places;
 
-  // Turns from the one in which a domain is new until its last leg.
-  int turns() const { return kGangTurns * (legs - 1); }
+  int turns = 0;  // from the one in which a domain is new until its last leg
 };
 Gang gang_of(const Region& region, const Schedule& s);
 

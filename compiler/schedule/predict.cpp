@@ -16,7 +16,7 @@ constexpr double kExchangeSeconds = 0.15e-6, kClusterExchangeSeconds = 0.05e-6;
 // Blocks of a cluster start together and wait for the last of them, times the share of them that wait. These, masks, parameters
 // and spilling are fitted to 794 kernels of rows from 16384 to 2^20.
 constexpr double kClusterSeconds = 0.1e-6;
-// Of a turn of a gang's blocks: what they find goes to the others and back in `kGangLag` of them.
+// Of a turn of a gang's blocks: what they find goes to the others and back in `lag` of them.
 constexpr double kGangTurnSeconds = 1e-6;
 // Where blocks stay and take turns, all that they move takes so much longer: they all load, then all store.
 constexpr double kStaying = 1.12;
@@ -227,7 +227,7 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
   }
   chain *= static_cast<double>(ceil_div(units, at_once) * iterations);
   if (s.gang > 1)
-    chain = kGangTurnSeconds * static_cast<double>(ceil_div(units, at_once) + gang_of(region, s).turns());
+    chain = kGangTurnSeconds * static_cast<double>(ceil_div(units, at_once) + gang_of(region, s).turns);
   const double most = std::max({memory, arithmetic, chain, 1e-12});
   const double sharpness = kSharpness + kSharpnessOfBlock * resident;
   double sum = 0;

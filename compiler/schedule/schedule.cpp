@@ -97,7 +97,7 @@ std::string to_string(const Schedule& s) {
   return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
-                     s.gang == 1 ? "" : fmt::format("gang={},", s.gang),
+                     s.gang == 1 ? "" : fmt::format("gang={},lag={},", s.gang, s.lag),
                      s.prefetch == 0 ? "" : fmt::format("prefetch={},", s.prefetch),
                      s.parameters == Parameters::memory
                          ? ""
@@ -134,6 +134,8 @@ Schedule parse_schedule(std::string_view text) {
       s.cluster = parse_number(key, value, 16);
     } else if (key == "gang") {
       s.gang = parse_number(key, value, kMostGang);
+    } else if (key == "lag") {
+      s.lag = parse_number(key, value, kMostGangLag, /*none=*/false, /*power_of_two=*/false);
     } else if (key == "prefetch") {
       s.prefetch = parse_number(key, value, 16, /*none=*/true);
     } else if (key == "parameters") {
@@ -148,11 +150,13 @@ Schedule parse_schedule(std::string_view text) {
       s.keep = static_cast<Keep>(parse_name(key, value, kKeepNames));
     } else {
       throw Error(fmt::format(
-          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, gang, "
+          "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, gang, lag, "
           "prefetch, parameters, tile, spill, queue, keep",
           key));
     }
   }
+  if (s.gang == 1 && seen.contains("lag"))
+    throw Error(fmt::format("schedule: lag={} is of the blocks of a gang, and there is none", s.lag));
   return s;
 }
 

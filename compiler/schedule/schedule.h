@@ -24,7 +24,7 @@
 //   cluster a row, resident    lanes=reduced,kept=1,reduced=512,cluster=8,keep=registers
 //   the same, persistent       lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,keep=registers
 //   and with its scales        lanes=reduced,kept=1,reduced=512,cluster=8,prefetch=1,parameters=shared,keep=registers
-//   blocks anywhere a row      lanes=reduced,kept=1,reduced=512,gang=128,prefetch=1,parameters=registers,keep=shared
+//   blocks anywhere a row      lanes=reduced,kept=1,reduced=512,gang=128,lag=3,prefetch=1,parameters=registers,keep=shared
 //   half in shared memory      lanes=reduced,kept=1,reduced=512,cluster=16,spill=16,keep=registers
 //   block a row, streaming     lanes=reduced,kept=1,reduced=1024,keep=nothing
 //   columns                    lanes=kept,kept=32,reduced=16
@@ -49,8 +49,8 @@ enum class Keep : std::uint8_t { nothing, registers, shared };
 // Where what all domains load alike is, once a block has loaded it.
 enum class Parameters : std::uint8_t { memory, shared, registers };
 
-// Of an unroll, of a vector, of what is spilled and of the blocks of a gang.
-inline constexpr int kMostUnroll = 16, kMostVector = 16, kMostSpill = 64, kMostGang = 128;
+// Of an unroll, of a vector, of what is spilled, of the blocks of a gang and of its lag.
+inline constexpr int kMostUnroll = 16, kMostVector = 16, kMostSpill = 64, kMostGang = 128, kMostGangLag = 8;
 
 struct Schedule {
   bool lanes_reduced = false;
@@ -58,8 +58,9 @@ struct Schedule {
   int threads_kept = 1;  // powers of two; kept * reduced at most 1024
   int threads_reduced = 1;
   int unroll = 1;
-  int cluster = 1;   // power of two, at most 16
-  int gang = 1;      // power of two, at most kMostGang
+  int cluster = 1;  // power of two, at most 16
+  int gang = 1;     // power of two, at most kMostGang
+  int lag = 2;  // of a gang: turns that what its blocks have found may take to the others, 1 to kMostGangLag
   int prefetch = 0;  // 0 or a power of two, at most 16
   Parameters parameters = Parameters::memory;
   int tile = 1;   // power of two, at most 128

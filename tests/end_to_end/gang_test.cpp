@@ -48,9 +48,9 @@ TEST_CASE("rows are right that a gang shares") {
       for (const std::int64_t count : {2, 3, 23}) {
         for (const std::int64_t width : {64, 1000, 4096}) {
           const std::string vector = type == "f32" ? "4" : "8";
-          for (const std::string_view form :
-               {"reduced=32,unroll=16,gang=2,prefetch=2,parameters=memory",
-                "reduced=64,unroll=2,gang=4,prefetch=1", "reduced=32,unroll=4,gang=64,prefetch=4"}) {
+          for (const std::string_view form : {"reduced=32,unroll=16,gang=2,prefetch=2,parameters=memory",
+                                              "reduced=64,unroll=2,gang=4,lag=1,prefetch=1",
+                                              "reduced=32,unroll=4,gang=64,lag=3,prefetch=4"}) {
             Options options;
             options.seed = seed++;
             options.schedule = fmt::format("lanes=reduced,vector={},{},keep=shared", vector, form);
@@ -128,10 +128,13 @@ TEST_CASE("a gang is refused with the reason") {
              Catch::EndsWith("the blocks of a gang are no clusters"));
   CHECK_THAT(why("reduced=32,kept=2,gang=2,prefetch=1,keep=shared"),
              Catch::EndsWith("the threads of a gang's block are all of one domain"));
-  CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=shared", "%y = sum %x {axes = [1]} output %y"),
-             Catch::EndsWith("nothing is left to do after the last exchange, which a gang does some turns later"));
+  CHECK_THAT(
+      why("reduced=32,gang=2,prefetch=1,keep=shared", "%y = sum %x {axes = [1]} output %y"),
+      Catch::EndsWith("nothing is left to do after the last exchange, which a gang does some turns later"));
   CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=shared", kPrograms[1], "f64"),
              Catch::EndsWith("sum of f64 is exchanged, a gang exchanges words of 4 bytes"));
+  CHECK_THAT(why("reduced=32,lag=3,keep=registers"),
+             Catch::EndsWith("lag=3 is of the blocks of a gang, and there is none"));
   CHECK_THAT(why("reduced=32,gang=3,prefetch=1,keep=shared"),
              Catch::EndsWith("gang=3 is not a power of two from 1 to 128"));
   CHECK_THAT(why("reduced=32,unroll=1,gang=2,prefetch=1,parameters=registers,keep=shared"),
