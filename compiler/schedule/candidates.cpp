@@ -131,48 +131,107 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
   return out;
 }
 
-// Long rows by gangs: each block has about 32 KiB of a row, which is as much as it moves while what it has found goes to the others and
-// back. Shares of the copy speed, by clusters and so: layer_norm of 2^20 f32 64 and 84 %, bf16 69 and 93; of 262144 f32 85 and 88, bf16 89
-// and 91; of 65536 bf16 88 and 92; of 65535 f32 80 and 87; rms_norm of 2^20 f32 76 and 95, bf16 84 and 95; of 393216 86 and 92, bf16 88 and
-// 94; log_softmax of 2^20 f32 85 and 93, bf16 82 and 84; softmax of 2^20 f32 81 and 84, but bf16, whose exponentials would be taken twice,
-// 73 and 59 (H200, 2026-11).
-std::optional<Schedule> gang_candidate(const Region& region, const Target& target, int full) {
-  constexpr std::int64_t kOfBlock = 32 << 10, kKiB = 1 << 10;
-  const auto has = [&](Monoid m) {
-    return std::any_of(region.reductions.begin(), region.reductions.end(),
+// Long rows by gangs, of which each block has about as much as it moves while what it has found goes to the others and back. Shares of the
+// copy speed, by clusters and so: of 2^20 f32 layer_norm 64 and 97 %, rms_norm 76 and 97, log_softmax 85 and 98, softmax 81 and 88; of
+// 262144 layer_norm 85 and 97, rms_norm 92 and 97; of 393216 layer_norm 82 and 95; of 65535 layer_norm 80 and 88. Of bf16: layer_norm of
+// 65536 88 and 92, of 262144 89 and 92, of 393216 78 and 93, of 2^20 69 and 93, of 65535 70 and 84; log_softmax of 262144 93 and 95, of
+// 393216 91 and 95, of 2^20 82 and 96; rms_norm of 262144 93 and 95, of 2^20 84 and 98. But softmax of bf16, whose exponentials would be
+// taken twice, 73 and 74 of 2^20 and 85 and 74 of 262144 (H200, 2026-11).
+class GangCandidate {
+ public:
+  GangCandidate(const Region& region, int full)
+      : region_(region),
+        full_(full),
+        narrow_(full > 4),
+        aligned_(region.domain_size() % full == 0),
+        bytes_(region.domain_size() * (narrow_ ? 2 : 4)) {}
+
+  std::optional<Schedule> schedule() {
+    if (full_ == 1 || region_.phases() != 2 || region_.reduced.size() != 1) return std::nullopt;
+    s_.lanes_reduced = true;
+    s_.vector = full_;
+    s_.keep = Keep::shared;
+    s_.threads_reduced = 128;
+    s_.prefetch = 2;
+    s_.lag = 3;
+    if (!(has(Monoid::moments)      ? is_for_moments()
+          : has(Monoid::max_sumexp) ? is_for_exponentials()
+                                    : is_for_sums()))
+      return std::nullopt;
+    if (s_.gang > kMostGang) return std::nullopt;
+    const std::int64_t vectors = ceil_div(region_.domain_size() + (aligned_ ? 0 : 2 * full_),
+                                          std::int64_t{full_} * s_.threads_reduced * s_.gang);
+    if (s_.unroll == 1) s_.unroll = std::min(kMostUnroll, power_at_least(vectors));
+    if (!parameter_loads(region_, s_).empty())
+      s_.parameters = narrow_ || vectors > kMostUnroll ? Parameters::shared : Parameters::registers;
+    return s_;
+  }
+
+ private:
+  static constexpr std::int64_t kKiB = 1 << 10;
+
+  bool has(Monoid m) const {
+    return std::any_of(region_.reductions.begin(), region_.reductions.end(),
                        [&](const Reduction& r) { return r.monoid == m; });
-  };
-  if (target.sim || region.phases() != 2 || region.reduced.size() != 1) return std::nullopt;
-  const std::int64_t size = region.domain_size();
-  const bool narrow = full > 4, moments = has(Monoid::moments), exponentials = has(Monoid::max_sumexp);
-  const bool aligned = size % full == 0;
-  if (full == 1 || (!aligned && (narrow || !moments))) return std::nullopt;
-  const bool again = std::any_of(region.exprs.begin(), region.exprs.end(), [](const Expr& e) {
-    return e.varies && e.phase > 0 && e.kind == Expr::Kind::map && e.op == ScalarOp::exp;
-  });
-  if (narrow && again) return std::nullopt;
-  const std::int64_t bytes = size * (narrow ? 2 : 4);
-  std::int64_t least = (narrow ? 512 : 1536) * kKiB;
-  if (moments) least = (narrow ? 128 : aligned ? 1024 : 192) * kKiB;
-  if (exponentials) least = (narrow ? 2048 : 4096) * kKiB;
-  if (bytes < least) return std::nullopt;
-  Schedule s;
-  s.lanes_reduced = true;
-  s.vector = full;
-  s.gang = power_at_least(ceil_div(bytes, kOfBlock));
-  if (s.gang > kMostGang) return std::nullopt;
-  // layer_norm of 393216 bf16 73 %, and 78 by clusters.
-  if (narrow && moments && bytes < s.gang * kOfBlock) return std::nullopt;
-  // Half as many threads where states take long to combine.
-  s.threads_reduced = moments || (exponentials && !narrow && !again) ? 256 : 512;
-  s.unroll = std::min(kMostUnroll,
-                      power_at_least(ceil_div(aligned ? size : size + 8 * full,
-                                              static_cast<std::int64_t>(full) * s.threads_reduced * s.gang)));
-  s.prefetch = 2;
-  s.keep = Keep::shared;
-  if (!parameter_loads(region, s).empty())
-    s.parameters = aligned ? Parameters::shared : Parameters::registers;
-  return s;
+  }
+  // Blocks of which each has at most so many bytes of a row. Whether these are what it has.
+  bool divide(std::int64_t of_block) {
+    s_.gang = power_at_least(ceil_div(bytes_, of_block));
+    return bytes_ == s_.gang * of_block;
+  }
+
+  bool is_for_sums() {
+    if (!aligned_ || bytes_ < (narrow_ ? 512 : 1024) * kKiB) return false;
+    const bool even = divide((narrow_ ? 16 : 32) * kKiB);
+    if (narrow_) return true;
+    s_.lag = 4;
+    if (!even) s_.prefetch = 4;
+    return true;
+  }
+
+  bool is_for_moments() {
+    if (!narrow_ && aligned_) return is_for_sums();
+    if (!narrow_) {
+      divide(32 * kKiB);
+      s_.threads_reduced = 256;
+      return bytes_ >= 192 * kKiB;
+    }
+    // Beside two parameters there is room for a lag of 2 alone where blocks have as much as that.
+    if (divide(32 * kKiB)) {
+      s_.unroll = 8;
+      s_.lag = 2;
+      return bytes_ >= 128 * kKiB;
+    }
+    divide(16 * kKiB);
+    s_.unroll = 4;
+    if (!aligned_) {
+      s_.lag = 2;
+      return bytes_ >= 96 * kKiB;
+    }
+    s_.prefetch = 4;
+    return bytes_ >= 512 * kKiB;
+  }
+
+  bool is_for_exponentials() {
+    const bool again = std::any_of(region_.exprs.begin(), region_.exprs.end(), [](const Expr& e) {
+      return e.varies && e.phase > 0 && e.kind == Expr::Kind::map && e.op == ScalarOp::exp;
+    });
+    if (!aligned_ || (narrow_ && again) || bytes_ < (narrow_ ? 512 : 4096) * kKiB) return false;
+    divide((narrow_ ? 16 : 32) * kKiB);
+    if (!narrow_) s_.threads_reduced = again ? 512 : 256;
+    return true;
+  }
+
+  const Region& region_;
+  int full_;
+  bool narrow_, aligned_;
+  std::int64_t bytes_;  // of a row
+  Schedule s_;
+};
+
+std::optional<Schedule> gang_candidate(const Region& region, const Target& target, int full) {
+  if (target.sim) return std::nullopt;
+  return GangCandidate(region, full).schedule();
 }
 
 // Tiles: rows of 256 bytes, and 4 to 8 vectors of a thread on their way; less where there are few tiles, or much to have
