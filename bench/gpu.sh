@@ -48,6 +48,7 @@ tests/golden/bf16_logsumexp.braze --size R=400 --size D=5003
 log_softmax_rows --size R=5 --size D=1048576
 tests/fusion/bf16_layer_norm.braze --size R=70 --size D=65536
 tests/fusion/bf16_layer_norm.braze --size R=200 --size D=8191 --schedule=lanes=reduced,vector=8,reduced=64,unroll=8,gang=4,prefetch=2,parameters=registers,keep=shared
+tests/golden/gang_legs.braze --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,gang=8,lag=2,prefetch=2,keep=shared
 gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }

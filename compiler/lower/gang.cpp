@@ -59,10 +59,10 @@ class GangLowering {
       if (parameters_.empty()) return;
       if_there(Index::var(main_.place.team), [&](const Position& position) { load_parameters(position); });
     });
-    const int lag = gang_.turns;
-    const IndexVar turn = b_.var("turn", (lag + 1) * domains_), round = b_.var("round", domains_ + lag),
-                   next = b_.var("next", (lag + 2) * domains_);
-    b_.turns({turn, main_.place.team.id, next, round, teams.id, domains_, lag},
+    const int after = gang_.turns;
+    const IndexVar turn = b_.var("turn", (after + 1) * domains_), round = b_.var("round", domains_ + after),
+                   next = b_.var("next", (after + 2) * domains_);
+    b_.turns({turn, main_.place.team.id, next, round, teams.id, domains_, after},
              [&] { one(Index::var(turn), Index::var(round), Index::var(teams)); });
   }
 
@@ -118,7 +118,8 @@ class GangLowering {
     const Index number = round - Index(back(leg));
     ByReduction results;
     for (const auto& [r, arrays] : found_) {
-      if (leg_of(r) < leg) results[r] = states_.get(states_.dtypes(r), arrays, found_at(r, number));
+      if (leg_of(r) < leg && leg <= gang_.last[static_cast<std::size_t>(r)])
+        results[r] = states_.get(states_.dtypes(r), arrays, found_at(r, number));
     }
     for (const auto& [r, state] : lower_leg(main_, position, phases_of(leg, number), results)) {
       if (main_.reduction(r).exchanges())
@@ -252,11 +253,11 @@ class GangLowering {
   // Of the reductions that are exchanged for a leg.
   Arrays empty_states(int leg, int number) const {
     Arrays arrays;
-    for_each_state([&](int r, std::size_t c) {
-      if (c == 0 && is_for(leg, r))
+    for (int r = 0; r < static_cast<int>(main_.region.reductions.size()); ++r) {
+      if (is_for(leg, r))
         arrays[r] = states_.arrays(r, fmt::format("found{}_", number), states_.dtypes(r),
                                    main_.reduction(r).identity());
-    });
+    }
     return arrays;
   }
 

@@ -4,9 +4,9 @@
 // has one barrier. Of two legs:
 //
 //   turn i   threads of the schedule                a warp that collects              a warp that posts
-//            last leg of domain i - 3
+//            last leg of domain i - lag - 1         what all have found of i - lag
 //            start to copy domain i + prefetch - 1
-//            first leg of domain i                  what all have found of i - 2
+//            first leg of domain i
 //            --------------------------------- barrier of the block ---------------------------------
 //                                                                                     what the block has found of i
 #pragma once

@@ -35,7 +35,7 @@ class PhaseLowering {
     values_.know(ahead->once());
   }
 
-  std::map<int, Handles> leg(const Leg& leg, const std::map<int, Handles>& results) {
+  std::map<int, Handles> run(const Leg& leg, const std::map<int, Handles>& results) {
     for (const auto& [r, state] : results) values_.set_result(r, state);
     std::map<int, Handles> found;
     for (int p = leg.first; p < leg.end; ++p) {
@@ -109,14 +109,14 @@ class PhaseLowering {
     const auto loop = [&](std::int64_t first, std::int64_t end, bool masked) {
       if (first >= end) return;
       if (first + 1 == end)
-        return group(Index(first), masked, end == e.groups && ahead_ == nullptr ? e.rest() : e.together);
+        return group(Index(first), masked, end == e.groups && ahead_ == nullptr ? e.rest : e.together);
       const IndexVar j = b_.var("j", end - first);
       b_.loop(j, kernel::Level::serial, [&] { group(Index::var(j) + Index(first), masked, e.together); });
     };
     // What the last groups read ahead is of the next domain; without that, the last may have fewer vectors.
-    const std::int64_t last = ahead_ != nullptr       ? e.groups - s_.prefetch
-                              : e.rest() < e.together ? e.groups - 1
-                                                      : e.groups;
+    const std::int64_t last = ahead_ != nullptr     ? e.groups - s_.prefetch
+                              : e.rest < e.together ? e.groups - 1
+                                                    : e.groups;
     const auto loops = [&](std::int64_t first, std::int64_t end, bool masked) {
       const std::int64_t middle = std::clamp(last, first, std::max(first, end));
       loop(first, middle, masked);
@@ -127,14 +127,14 @@ class PhaseLowering {
     loops(e.end_full, e.groups, true);
   }
 
-  // Threads of which the domain has nothing in the last group do without it, warps of them at no cost. Not where others wait for what they
-  // find, or for what is read ahead; nor where most have something, whose loads come later for the question: logsumexp of 30522 bf16
+  // Threads of which the domain has nothing in the last group do without it, warps of them at no cost. Not where
+  // what is read ahead is waited for; nor where most have something, whose loads come later for the question: logsumexp of 30522 bf16
   // took 0.30 ms so, 0.28 otherwise; of 65535 f32 0.245 and 0.254 (H200, 2026-11).
   bool may_skip(const Index& group) const {
     const Extent& e = stage_.extent;
     const std::int64_t left = region_.domain_size() - (e.groups - 1) * e.per_group;
     return e.groups > 1 && ahead_ == nullptr && group == Index(e.groups - 1) &&
-           left < e.rest() * (e.per_group / s_.unroll) / 4;
+           left < e.rest * (e.per_group / s_.unroll) / 4;
   }
 
   // A step with what all steps in registers know.
@@ -332,7 +332,7 @@ void lower_phases(const StageContext& stage, const Position& position, Exchange&
 
 std::map<int, Handles> lower_leg(const StageContext& stage, const Position& position, const Leg& leg,
                                  const std::map<int, Handles>& results) {
-  return PhaseLowering(stage, position, nullptr, nullptr).leg(leg, results);
+  return PhaseLowering(stage, position, nullptr, nullptr).run(leg, results);
 }
 
 }  // namespace bz::compiler

@@ -139,31 +139,39 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
 // taken twice, 73 and 74 of 2^20 and 85 and 74 of 262144 (H200, 2026-11).
 class GangCandidate {
  public:
-  GangCandidate(const Region& region, int full)
+  GangCandidate(const Region& region, const Target& target, int full)
       : region_(region),
-        full_(full),
+        target_(target),
         narrow_(full > 4),
         aligned_(region.domain_size() % full == 0),
-        bytes_(region.domain_size() * (narrow_ ? 2 : 4)) {}
-
-  std::optional<Schedule> schedule() {
-    if (full_ == 1 || region_.phases() != 2 || region_.reduced.size() != 1) return std::nullopt;
+        bytes_(region.domain_size() * (narrow_ ? 2 : 4)) {
     s_.lanes_reduced = true;
-    s_.vector = full_;
+    s_.vector = full;
     s_.keep = Keep::shared;
     s_.threads_reduced = 128;
     s_.prefetch = 2;
     s_.lag = 3;
-    if (!(has(Monoid::moments)      ? is_for_moments()
-          : has(Monoid::max_sumexp) ? is_for_exponentials()
-                                    : is_for_sums()))
-      return std::nullopt;
-    if (s_.gang > kMostGang) return std::nullopt;
-    const std::int64_t vectors = ceil_div(region_.domain_size() + (aligned_ ? 0 : 2 * full_),
-                                          std::int64_t{full_} * s_.threads_reduced * s_.gang);
-    if (s_.unroll == 1) s_.unroll = std::min(kMostUnroll, power_at_least(vectors));
+  }
+
+  std::optional<Schedule> schedule() {
+    if (s_.vector == 1 || region_.phases() != 2 || region_.reduced.size() != 1) return std::nullopt;
+    const bool pays = has(Monoid::moments) ? moments() : has(Monoid::max_sumexp) ? exponentials() : sums();
+    if (!pays || s_.gang > kMostGang) return std::nullopt;
+    if (s_.unroll == 1) {
+      s_.unroll = kMostUnroll;
+      while (s_.unroll > 1 && extent_of(region_, s_).vectors <= s_.unroll / 2) s_.unroll /= 2;
+    }
     if (!parameter_loads(region_, s_).empty())
-      s_.parameters = narrow_ || vectors > kMostUnroll ? Parameters::shared : Parameters::registers;
+      s_.parameters = narrow_ ? Parameters::shared : Parameters::registers;
+    while (shared_bytes(region_, s_) > target_.max_shared_bytes) {
+      if (s_.prefetch > 2) {
+        s_.prefetch /= 2;
+      } else if (s_.lag > 2) {
+        --s_.lag;
+      } else {
+        return std::nullopt;
+      }
+    }
     return s_;
   }
 
@@ -174,13 +182,16 @@ class GangCandidate {
     return std::any_of(region_.reductions.begin(), region_.reductions.end(),
                        [&](const Reduction& r) { return r.monoid == m; });
   }
-  // Blocks of which each has at most so many bytes of a row. Whether these are what it has.
+  // Blocks that have at most so many bytes of a row each, or twice as many of a row that is too long for it. Whether they have just that.
   bool divide(std::int64_t of_block) {
-    s_.gang = power_at_least(ceil_div(bytes_, of_block));
+    const auto blocks = [&] { return power_at_least(ceil_div(bytes_, of_block)); };
+    if (blocks() > kMostGang) of_block *= 2;
+    s_.gang = blocks();
     return bytes_ == s_.gang * of_block;
   }
 
-  bool is_for_sums() {
+  // What is best where these are reduced; false where gangs do not pay.
+  bool sums() {
     if (!aligned_ || bytes_ < (narrow_ ? 512 : 1024) * kKiB) return false;
     const bool even = divide((narrow_ ? 16 : 32) * kKiB);
     if (narrow_) return true;
@@ -189,17 +200,16 @@ class GangCandidate {
     return true;
   }
 
-  bool is_for_moments() {
-    if (!narrow_ && aligned_) return is_for_sums();
+  bool moments() {
+    if (!narrow_ && aligned_) return sums();
     if (!narrow_) {
       divide(32 * kKiB);
       s_.threads_reduced = 256;
       return bytes_ >= 192 * kKiB;
     }
-    // Beside two parameters there is room for a lag of 2 alone where blocks have as much as that.
     if (divide(32 * kKiB)) {
       s_.unroll = 8;
-      s_.lag = 2;
+      s_.lag = 2;  // beside two parameters there is no room for more
       return bytes_ >= 128 * kKiB;
     }
     divide(16 * kKiB);
@@ -212,7 +222,7 @@ class GangCandidate {
     return bytes_ >= 512 * kKiB;
   }
 
-  bool is_for_exponentials() {
+  bool exponentials() {
     const bool again = std::any_of(region_.exprs.begin(), region_.exprs.end(), [](const Expr& e) {
       return e.varies && e.phase > 0 && e.kind == Expr::Kind::map && e.op == ScalarOp::exp;
     });
@@ -223,7 +233,7 @@ class GangCandidate {
   }
 
   const Region& region_;
-  int full_;
+  const Target& target_;
   bool narrow_, aligned_;
   std::int64_t bytes_;  // of a row
   Schedule s_;
@@ -231,7 +241,7 @@ class GangCandidate {
 
 std::optional<Schedule> gang_candidate(const Region& region, const Target& target, int full) {
   if (target.sim) return std::nullopt;
-  return GangCandidate(region, full).schedule();
+  return GangCandidate(region, target, full).schedule();
 }
 
 // Tiles: rows of 256 bytes, and 4 to 8 vectors of a thread on their way; less where there are few tiles, or much to have

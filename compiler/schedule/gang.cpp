@@ -22,46 +22,43 @@ std::vector<int> legs_of(const Region& region) {
   return leg;
 }
 
-// Domains that are in an array when the new one of a turn is brought to it. A leg of a turn begins when the later ones are done.
+// All of them are copied to. In a turn later legs have done with their domains when the next copy starts, and the first has not.
 std::vector<Gang::Array> arrays_of(const Gang& gang, const Spill& spill, const Schedule& s) {
   std::vector<Gang::Array> arrays;
   for (std::size_t a = 0; a < spill.arrays.size(); ++a) {
-    int first = gang.legs, last = 0;
+    int last = 0;
     for (std::size_t phase = 0; phase < spill.held.size(); ++phase) {
       for (const auto& [id, array] : spill.held[phase]) {
-        if (array != static_cast<int>(a)) continue;
-        // What is held from a phase on was computed in the one before.
-        first = std::min(first, phase == 0 ? -1 : gang.leg[phase - 1]);
-        last = std::max(last, gang.leg[phase]);
+        if (array == static_cast<int>(a)) last = std::max(last, gang.leg[phase]);
       }
     }
-    const int waiting = turns_of_leg(s) * (last - std::max(first, 0));
-    const int ahead = first < 0 ? s.prefetch - (last > 0 ? 1 : 0) : 0;
-    arrays.push_back({spill.arrays[a], std::max(1, waiting + ahead)});
+    arrays.push_back({spill.arrays[a], turns_of_leg(s) * last + s.prefetch - (last > 0 ? 1 : 0)});
   }
   return arrays;
 }
 
-// By reduction: the last leg that needs what it has found.
+// By reduction: the last leg that needs what it has found. What is held when a phase begins needs nothing.
 std::vector<int> last_legs(const Region& region, const Gang& gang) {
   std::vector<int> last(region.reductions.size(), 0);
-  std::vector<int> reached(region.exprs.size(), -1);  // from this leg
-  const std::function<void(ExprId, int)> walk = [&](ExprId id, int leg) {
-    int& from = reached[static_cast<std::size_t>(id)];
-    if (from >= leg) return;
-    from = leg;
-    const Expr& e = region.exprs[static_cast<std::size_t>(id)];
-    if (e.kind == Expr::Kind::reduce) {
-      int& of = last[static_cast<std::size_t>(e.reduction)];
-      of = std::max(of, leg);
-      return;
-    }
-    for (const ExprId o : e.operands) walk(o, leg);
-  };
   for (std::size_t phase = 0; phase < gang.leg.size(); ++phase) {
-    for (const ExprId t : targets_of(region, static_cast<int>(phase))) walk(t, gang.leg[phase]);
+    const int leg = gang.leg[phase];
+    std::vector<bool> reached(region.exprs.size(), false);
+    const std::function<void(ExprId)> walk = [&](ExprId id) {
+      if (reached[static_cast<std::size_t>(id)] || gang.held[phase].contains(id)) return;
+      reached[static_cast<std::size_t>(id)] = true;
+      const Expr& e = region.exprs[static_cast<std::size_t>(id)];
+      if (e.kind == Expr::Kind::reduce) {
+        int& of = last[static_cast<std::size_t>(e.reduction)];
+        of = std::max(of, leg);
+      }
+      for (const ExprId o : e.operands) walk(o);
+    };
+    for (const ExprId t : targets_of(region, static_cast<int>(phase))) walk(t);
+    if (phase + 1 < gang.leg.size()) continue;
+    for (const Root& r : region.roots) {
+      if (!r.varies) walk(region.stored(r));
+    }
   }
-  for (const Root& r : region.roots) walk(region.stored(r), gang.legs - 1);
   return last;
 }
 
@@ -75,12 +72,12 @@ Gang gang_of(const Region& region, const Schedule& s) {
   Spill spill = hold_in_place(region, s);
   gang.arrays = arrays_of(gang, spill, s);
   gang.held = std::move(spill.held);
-  const std::vector<int> last = last_legs(region, gang);
+  gang.last = last_legs(region, gang);
   for (std::size_t k = 0; k < region.reductions.size(); ++k) {
     const Reduction& r = region.reductions[k];
     const int made = gang.leg[static_cast<std::size_t>(r.phase)];
     // What all have found is collected in the turn before the next leg, beside which the last one still reads.
-    const int later = last[k] - made - (r.exchanges() ? 1 : 0);
+    const int later = gang.last[k] - made - (r.exchanges() ? 1 : 0);
     gang.places.push_back(turns_of_leg(s) * later + (r.exchanges() ? 2 : 0));
   }
   return gang;
@@ -122,7 +119,7 @@ std::optional<std::string> refuse_gang(const Region& region, const Schedule& s, 
     return "a gang keeps domains in shared memory and reads ahead, with keep=shared and prefetch=1 or more";
   const std::vector<int> leg = legs_of(region);
   if (exchanges_of(region) == 0 || leg.back() != exchanges_of(region))
-    return "nothing is left to do after the last exchange, which a gang does some turns later";
+    return "no phase follows the last exchange, and a gang's would some turns later";
   for (const Reduction& r : region.reductions) {
     if (!r.exchanges()) continue;
     for (const DType t : r.component_dtypes()) {

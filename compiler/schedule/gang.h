@@ -3,7 +3,10 @@
 //
 // An exchange divides the phases of a domain into legs. A turn of a block has one leg of each of some domains: the first of the domain that
 // is new in this turn, the second of the one that was new some turns before, and so on. By then what all blocks have found in the leg before
-// is there, and nobody waits for the slowest.
+// is there, and nobody waits for the slowest. A turn first copies the domain that is new `prefetch` - 1 turns later.
+//
+// What is chosen by itself has two legs. Several are for schedules by hand: each takes places in shared memory, and softmax of 2^20 f32 with its
+// maximum first reached 62 % of the copy speed, where 88 are reached with both in one exchange (H200, 2026-11).
 #pragma once
 
 #include <map>
@@ -34,8 +37,8 @@ struct Gang {
   std::vector<Array> arrays;  // an element for each of the domain
   std::vector<std::map<ExprId, int>>
       held;  // when a phase begins: the array of each expression that is in one
-  // By reduction: places for what it has found, where a later leg needs it.
-  std::vector<int> places;
+  // By reduction: the last leg that needs what it has found, and places for that where it is not the leg that finds it.
+  std::vector<int> last, places;
 
   int turns = 0;  // from the one in which a domain is new until its last leg
 };

@@ -43,16 +43,19 @@ struct Work {
 
 // The share of what threads handle that is there: the rest of the last vectors and of the last block is masked.
 double used(const Region& region, const Schedule& s, const Extent& e) {
-  const double all = static_cast<double>(e.vectors * (e.per_group / s.unroll)) *
+  const std::int64_t vectors =
+      s.keep == Keep::registers || s.prefetch > 0 ? e.vectors : (e.groups - 1) * e.together + e.rest;
+  const double all = static_cast<double>(vectors * (e.per_group / s.unroll)) *
                      static_cast<double>(e.blocks * e.rows_per_block);
   return std::max(1.0, static_cast<double>(region.domain_size() * region.domains())) / std::max(1.0, all);
 }
 
 // The share of vectors of a thread in which the domain may begin or end.
 double masked(const Region& region, const Schedule& s, const Extent& e) {
-  if (s.keep != Keep::registers) {
+  if (s.keep != Keep::registers && (e.groups > 1 || s.tile > 1)) {
     const std::int64_t full = std::max<std::int64_t>(0, e.end_full - e.first_full) * s.unroll;
-    return 1 - std::min(1.0, static_cast<double>(full) / static_cast<double>(e.vectors));
+    return 1 - std::min(1.0, static_cast<double>(full) /
+                                 static_cast<double>(std::max<std::int64_t>(1, e.vectors)));
   }
   const std::int64_t inside = region.domain_size() / (e.per_group / s.unroll) - (e.shifted ? 1 : 0);
   return 1 - static_cast<double>(std::max<std::int64_t>(0, inside)) / static_cast<double>(e.vectors);
@@ -65,6 +68,7 @@ double exchange_instructions(const Region& region, const Schedule& s, const Exte
   // Beside components that are folded one by one.
   const int together = puts_together(r, s) ? instructions_together(region, r) : 0;
   const double each = components + (together > 0 ? components : instructions_to_combine(region, r));
+  if (s.gang > 1) return 0;  // by warps beside those that go on
   double count = std::log2(warps.in_warp) * each + together;
   for (const int parts : {warps.count, s.cluster}) {
     if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each + together;

@@ -198,7 +198,7 @@ std::vector<std::vector<ExprId>> computed_by_phase(const Region& region, const S
     for (const ExprId t : targets_of(region, phase)) wanted[static_cast<std::size_t>(t)] = true;
     if (gang) {
       for (const auto& [id, array] : gang->held[static_cast<std::size_t>(phase)])
-        kept[static_cast<std::size_t>(id)] = phase > 0;
+        if (phase > 0) kept[static_cast<std::size_t>(id)] = true;
     }
     std::vector<ExprId>& computed = all.emplace_back();
     for (std::size_t i = region.exprs.size(); i-- > 0;) {
@@ -254,7 +254,8 @@ int live_registers(const Region& region) {
 // Where blocks stay and spill, most of a domain arrives while the first phase goes over it: exponentials cost no time there. Of moments
 // mean and deviations in one exchange save waiting for each other, but take more instructions to put together, which f32 of long rows has
 // time for: layer_norm of 65536 f32 took 0.55 ms so and 0.57 otherwise, but of 30522 bf16 0.62 and 0.60, of 1000 bf16 0.69 and 0.50 (H200,
-// 2026-11).
+// 2026-11). Of exponentials a gang takes those
+// of each thread's own maximum, for one exchange.
 const Region& Forms::of(const Schedule& s) const {
   constexpr std::int64_t kElements = 32;  // of a thread
   if (s.gang > 1) return exponentials_ && exchanges_of(*exponentials_) == 1 ? *exponentials_ : region_;

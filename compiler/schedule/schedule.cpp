@@ -67,9 +67,9 @@ std::int64_t elements_per_thread(const Schedule& s, const Extent& e) {
 
 // Shared memory through which the warps of a block and the blocks of a cluster combine what they reduced.
 std::int64_t partial_bytes(const Region& region, const Schedule& s) {
+  if (s.gang > 1) return 0;
   const std::int64_t each = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   const int places = alternates(region, s) ? 2 : 1;
-  if (s.gang > 1) return 0;
   std::int64_t bytes = ceil_div(mailboxes_of(region, s) * size_of(DType::i64), 16) * 16;
   for (const int parts : {warps_of(s).count, s.cluster}) {
     if (parts == 1) continue;
@@ -247,6 +247,10 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.vectors = ceil_div(reach, e.per_group / s.unroll);
   e.groups = ceil_div(reach, e.per_group);
   e.together = e.groups == 1 ? e.vectors : s.unroll;
+  // Three of four vectors are handled as four: another form of the loop's body for them took ptxas 48 registers where it took 40, and
+  // logsumexp of 5000 bf16 0.284 ms instead of 0.277 (H200, 2026-11). A gang has room for what there is.
+  e.rest = e.vectors - (e.groups - 1) * e.together;
+  if (s.gang == 1 && 2 * e.rest > e.together) e.rest = e.together;
   // Each group has its place among those read ahead.
   if (s.prefetch > 1 && s.gang == 1) e.groups = ceil_div(e.groups, s.prefetch) * s.prefetch;
   e.first_full = e.shifted ? 1 : 0;
@@ -271,9 +275,9 @@ std::int64_t gangs_apart(const Region& region, const Schedule& s) {
 }
 
 std::int64_t shared_bytes(const Region& region, const Schedule& s) {
+  if (s.gang > 1) return gang_bytes(region, s);
   std::int64_t bytes = partial_bytes(region, s);
   if (s.tile > 1) bytes += tile_bytes(region, *tile_of(region, s));
-  if (s.gang > 1) return bytes + gang_bytes(region, s);
   if (s.prefetch > 0 && s.spill == 0) {
     const std::int64_t elements = vectors_ahead(region, s) * s.vector * threads_of(s);
     for (const ExprId id : loads_ahead(region, s)) bytes += elements * size_of(kept_dtype(region, id));
@@ -490,7 +494,7 @@ std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const 
   constexpr std::int64_t kSchedulers = 4, kUnit = 8, kWarp = 32;
   const std::int64_t of_warp = ceil_div(registers_of(region, s), kUnit) * kUnit * kWarp;
   const std::int64_t warps = kSchedulers * (target.registers_per_multiprocessor / kSchedulers / of_warp);
-  return warps / ceil_div(threads_of(s), kWarp);
+  return warps / ceil_div(threads_of_block(s), kWarp);
 }
 
 int blocks_together(const Region& region, const Schedule& s, const Target& target) {

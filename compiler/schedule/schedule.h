@@ -102,7 +102,7 @@ struct Extent {
   std::int64_t vectors = 1;   // of a thread, counting those that are partly or wholly outside of the domain
   std::int64_t groups = 1;    // iterations of a thread over its domain, `together` vectors each
   std::int64_t together = 1;  // `unroll`, or all vectors of a thread if these are fewer
-  std::int64_t rest() const { return vectors - (groups - 1) * together; }  // vectors of the last group
+  std::int64_t rest = 1;      // vectors of the last group, where nothing is read ahead of it
   // Elements of the domain that all threads of a block, or of its cluster, handle in a group.
   std::int64_t per_group = 1;
   // Groups [first_full, end_full) lie inside the domain in every thread: they need no mask.

@@ -19,10 +19,10 @@ struct Spill {
       held;  // when a phase begins: the array of each expression that is in one
 };
 Spill spill_of(const Region& region, const Schedule& s);
-// Of the spilled vectors of a thread, so many are handled together: a power of two, up to `unroll`.
-inline int spilled_together(const Schedule& s) { return std::min(s.unroll, s.spill & -s.spill); }
 // The same where what is computed is put in the places of what was loaded, or not at all.
 Spill hold_in_place(const Region& region, const Schedule& s);
+// Of the spilled vectors of a thread, so many are handled together: a power of two, up to `unroll`.
+inline int spilled_together(const Schedule& s) { return std::min(s.unroll, s.spill & -s.spill); }
 std::int64_t spill_bytes(const Region& region, const Schedule& s);  // of a block
 
 }  // namespace bz::compiler

@@ -20,15 +20,44 @@ constexpr std::string_view kPrograms[] = {
     "%y = layer_norm %x, %gamma, %beta {axes = [1]} output %y",
     "%y = rms_norm %x, %gamma {axes = [1]} output %y",
     "%y = log_softmax %x {axes = [1]} output %y",
-    // Exponentials are kept: of 16 bits beside what a thread has found, of f32 with two exchanges.
+    // Of 16 bits exponentials are relative to what a thread has found.
     "%y = softmax %x {axes = [1]} output %y",
-    // Two exchanges; the maximum is needed after both.
-    "%m = max %x {axes = [1], keepdims = true} %d = sub %x, %m %e = exp %d "
-    "%s = sum %e {axes = [1], keepdims = true} %q = div %e, %s %y = add %q, %m output %y output %s",
     // Several states of several components, and one number a row.
     "%m = max %x {axes = [1], keepdims = true} %s = sum %x {axes = [1], keepdims = true} %d = sub %x, %m "
     "%y = mul %d, %s output %y output %m",
 };
+
+// Programs of several exchanges, and how many.
+struct Chain {
+  std::string_view statements;
+  int exchanges;
+};
+constexpr Chain kChains[] = {
+    // The maximum is needed after the first alone, and the tangents, which are held in place of x, after both.
+    {"%m = max %x {axes = [1], keepdims = true} %d = sub %x, %m %t = tanh %d "
+     "%s = sum %t {axes = [1], keepdims = true} %y = div %t, %s output %y",
+     2},
+    // x and the maximum after both.
+    {"%m = max %x {axes = [1], keepdims = true} %d = sub %x, %m %q = square %d "
+     "%s = sum %q {axes = [1], keepdims = true} %r = div %x, %s %y = add %r, %m output %y output %s",
+     2},
+    // What the first has found is dead after the second.
+    {"%m = max %x {axes = [1], keepdims = true} %d = sub %x, %m %q = square %d "
+     "%s = sum %q {axes = [1], keepdims = true} %y = div %x, %s output %y",
+     2},
+    {"%m = max %x {axes = [1], keepdims = true} %d = sub %x, %m %t = tanh %d %v = var %t {axes = [1], "
+     "keepdims = true} "
+     "%e = mul %t, %v %n = min %e {axes = [1], keepdims = true} %y = sub %e, %n output %y",
+     3},
+};
+
+kernel::Kernel kernel_of(const std::string& text, const std::string& schedule) {
+  CompileOptions options;
+  options.target = *parse_target("sim");
+  options.schedule = schedule;
+  options.last = Stage::kernel;
+  return compile(parse(text), options).kernels.at(0).kernel;
+}
 
 std::string refusal(const std::string& text, const std::string& schedule) {
   try {
@@ -58,6 +87,71 @@ TEST_CASE("rows are right that a gang shares") {
             check(parse(rows(type, count, width, program)), options);
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("rows of several exchanges are right that a gang shares") {
+  std::uint64_t seed = 1;
+  for (const Chain& chain : kChains) {
+    for (const std::string_view type : {"f32", "bf16"}) {
+      for (const int lag : {1, 2, 3, 4}) {
+        Options options;
+        options.seed = seed++;
+        options.schedule =
+            fmt::format("lanes=reduced,vector=4,reduced=32,unroll=4,gang=2,lag={},prefetch={},keep=shared",
+                        lag, 1 + lag % 2);
+        const std::string text = rows(type, 23, 1000, chain.statements);
+        INFO(text << ", " << options.schedule);
+        check(parse(text), options);
+        CHECK_THAT(kernel::print(kernel_of(text, options.schedule)),
+                   Catch::Contains(fmt::format("and {} more in turns", chain.exchanges * (lag + 1))));
+      }
+    }
+  }
+  // Of f32 what is stored in 16 bits has its exponentials in place of its elements.
+  const std::string text =
+      "graph g { %x = input f32[9, 1000] %s = softmax %x {axes = [1]} %y = cast %s {dtype = bf16} output %y "
+      "}";
+  const std::string schedule = "lanes=reduced,vector=4,reduced=32,unroll=4,gang=2,prefetch=2,keep=shared";
+  Options options;
+  options.schedule = schedule;
+  check(parse(text), options);
+  CHECK_THAT(kernel::print(kernel_of(text, schedule)), Catch::Contains("own0_0["));
+}
+
+TEST_CASE("a gang's last group has the vectors that are left") {
+  std::uint64_t seed = 1;
+  for (const std::string_view type : {"f32", "bf16"}) {
+    for (const std::int64_t width : {513, 600, 700, 1030, 1230, 1700, 1793}) {
+      for (const std::string_view form : {"unroll=2,gang=2", "unroll=4,gang=2", "unroll=2,gang=4"}) {
+        Options options;
+        options.seed = seed++;
+        options.schedule = fmt::format(
+            "lanes=reduced,vector=4,reduced=32,{},prefetch=2,parameters=shared,keep=shared", form);
+        INFO(type << ", " << width << ", " << options.schedule);
+        check(parse(rows(type, 37, width, kPrograms[0])), options);
+      }
+    }
+  }
+}
+
+TEST_CASE("a gang's block has the shared memory that was counted") {
+  std::vector<std::string_view> programs(std::begin(kPrograms), std::end(kPrograms));
+  for (const Chain& chain : kChains) programs.push_back(chain.statements);
+  for (const std::string_view program : programs) {
+    for (const std::string_view type : {"f32", "bf16"}) {
+      for (const std::string_view form :
+           {"reduced=32,unroll=2,gang=2,lag=3,prefetch=2", "reduced=64,unroll=8,gang=4,prefetch=1"}) {
+        CompileOptions options;
+        options.target = *parse_target("sim");
+        options.schedule = fmt::format("lanes=reduced,vector=4,{},keep=shared", form);
+        options.last = Stage::kernel;
+        const CompiledKernel k = compile(parse(rows(type, 9, 1000, program)), options).kernels.at(0);
+        INFO(program << " of " << type << ", " << options.schedule);
+        CHECK(k.kernel.shared_bytes() ==
+              compiler::shared_bytes(k.group.stages.at(0), k.choices.at(0).schedule));
       }
     }
   }
@@ -128,17 +222,45 @@ TEST_CASE("a gang is refused with the reason") {
              Catch::EndsWith("the blocks of a gang are no clusters"));
   CHECK_THAT(why("reduced=32,kept=2,gang=2,prefetch=1,keep=shared"),
              Catch::EndsWith("the threads of a gang's block are all of one domain"));
-  CHECK_THAT(
-      why("reduced=32,gang=2,prefetch=1,keep=shared", "%y = sum %x {axes = [1]} output %y"),
-      Catch::EndsWith("nothing is left to do after the last exchange, which a gang does some turns later"));
+  CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=shared", "%y = sum %x {axes = [1]} output %y"),
+             Catch::EndsWith("no phase follows the last exchange, and a gang's would some turns later"));
   CHECK_THAT(why("reduced=32,gang=2,prefetch=1,keep=shared", kPrograms[1], "f64"),
              Catch::EndsWith("sum of f64 is exchanged, a gang exchanges words of 4 bytes"));
+  for (const std::string_view lag : {"0", "9"})
+    CHECK_THAT(why(fmt::format("reduced=32,gang=2,lag={},prefetch=1,keep=shared", lag)),
+               Catch::Contains(fmt::format("lag={} is not", lag)));
   CHECK_THAT(why("reduced=32,lag=3,keep=registers"),
              Catch::EndsWith("lag=3 is of the blocks of a gang, and there is none"));
   CHECK_THAT(why("reduced=32,gang=3,prefetch=1,keep=shared"),
              Catch::EndsWith("gang=3 is not a power of two from 1 to 128"));
   CHECK_THAT(why("reduced=32,unroll=1,gang=2,prefetch=1,parameters=registers,keep=shared"),
              Catch::EndsWith("parameters stay in registers where they are handled together"));
+}
+
+TEST_CASE("how long rows are divided into gangs, with as much under way as a block has room for") {
+  const auto chosen = [](std::string_view type, std::int64_t width, std::string_view program,
+                         std::string_view target = "sm_90") {
+    CompileOptions options;
+    options.target = *parse_target(target);
+    options.last = Stage::schedule;
+    const compiler::Schedule s =
+        compile(parse(rows(type, (std::int64_t{1} << 28) / width, width, program)), options)
+            .kernels.at(0)
+            .schedules()
+            .at(0);
+    return s.gang == 1 ? std::string() : fmt::format("{} {} {}", s.gang, s.lag, s.prefetch);
+  };
+  const std::string_view layer_norm = kPrograms[0], rms_norm = kPrograms[1], log_softmax = kPrograms[2];
+  CHECK(chosen("f32", 1 << 16, layer_norm).empty());
+  CHECK(chosen("f32", 1 << 18, layer_norm) == "32 4 2");
+  CHECK(chosen("f32", 393216, layer_norm) == "64 4 4");
+  CHECK(chosen("f32", 1000000, rms_norm) == "128 4 2");
+  CHECK(chosen("f32", 65535, layer_norm) == "8 3 2");
+  CHECK(chosen("bf16", 1 << 16, layer_norm) == "4 2 2");
+  CHECK(chosen("bf16", 393216, layer_norm) == "64 3 4");
+  CHECK(chosen("bf16", 1 << 20, log_softmax) == "128 3 2");
+  CHECK(chosen("bf16", 2000000, rms_norm) == "128 3 2");
+  CHECK(chosen("bf16", 1 << 16, log_softmax).empty());
 }
 
 TEST_CASE("long rows are for gangs on a GPU, with threads that exchange beside the others") {
@@ -149,18 +271,15 @@ TEST_CASE("long rows are for gangs on a GPU, with threads that exchange beside t
   const kernel::Kernel& k = c.kernels.at(0).kernel;
   CHECK(k.gang);
   CHECK(k.cluster == 128);
-  CHECK(k.block == 256 + 64);
+  CHECK(k.block == 128 + 64);
   CHECK(c.plan.kernels.at(0).gang);
 }
 
 TEST_CASE("a shuffle may be for some warps, not for some lanes") {
-  CompileOptions options;
-  options.target = *parse_target("sim");
-  options.schedule = "lanes=reduced,vector=4,reduced=32,gang=2,prefetch=1,keep=shared";
-  options.last = Stage::kernel;
-  kernel::Kernel k = compile(parse(rows("f32", 9, 256, kPrograms[1])), options).kernels.at(0).kernel;
+  kernel::Kernel k = kernel_of(rows("f32", 9, 256, kPrograms[1]),
+                               "lanes=reduced,vector=4,reduced=32,gang=2,prefetch=1,keep=shared");
   CHECK(kernel::verify(k).empty());
-  // The bound of the first condition on the thread's number no longer falls between warps.
+  // The bound of the warp that posts no longer falls between warps.
   int changed = 0;
   const std::function<void(kernel::Block&)> narrow = [&](kernel::Block& block) {
     for (kernel::Stmt& s : block) {
@@ -168,10 +287,10 @@ TEST_CASE("a shuffle may be for some warps, not for some lanes") {
       if (auto* t = std::get_if<kernel::Turns>(&s.op)) narrow(t->body);
       if (auto* i = std::get_if<kernel::If>(&s.op)) narrow(i->body);
       auto* inside = std::get_if<kernel::Inside>(&s.op);
-      if (inside == nullptr || inside->bounds.size() != 1 || inside->bounds[0].lo != 0 ||
-          inside->bounds[0].hi != 32)
+      if (inside == nullptr || inside->bounds.size() != 1 || inside->bounds[0].lo != 32 ||
+          inside->bounds[0].hi != 64)
         continue;
-      inside->bounds[0].hi = 31;
+      inside->bounds[0].hi = 63;
       ++changed;
     }
   };
