@@ -51,12 +51,12 @@ constexpr Chain kChains[] = {
      3},
 };
 
-kernel::Kernel kernel_of(const std::string& text, const std::string& schedule) {
+CompiledKernel compiled(const std::string& text, const std::string& schedule) {
   CompileOptions options;
   options.target = *parse_target("sim");
   options.schedule = schedule;
   options.last = Stage::kernel;
-  return compile(parse(text), options).kernels.at(0).kernel;
+  return compile(parse(text), options).kernels.at(0);
 }
 
 std::string refusal(const std::string& text, const std::string& schedule) {
@@ -105,7 +105,7 @@ TEST_CASE("rows of several exchanges are right that a gang shares") {
         const std::string text = rows(type, 23, 1000, chain.statements);
         INFO(text << ", " << options.schedule);
         check(parse(text), options);
-        CHECK_THAT(kernel::print(kernel_of(text, options.schedule)),
+        CHECK_THAT(kernel::print(compiled(text, options.schedule).kernel),
                    Catch::Contains(fmt::format("and {} more in turns", chain.exchanges * (lag + 1))));
       }
     }
@@ -118,7 +118,7 @@ TEST_CASE("rows of several exchanges are right that a gang shares") {
   Options options;
   options.schedule = schedule;
   check(parse(text), options);
-  CHECK_THAT(kernel::print(kernel_of(text, schedule)), Catch::Contains("own0_0["));
+  CHECK_THAT(kernel::print(compiled(text, schedule).kernel), Catch::Contains("own0_0["));
 }
 
 TEST_CASE("a gang's last group has the vectors that are left") {
@@ -144,12 +144,9 @@ TEST_CASE("a gang's block has the shared memory that was counted") {
     for (const std::string_view type : {"f32", "bf16"}) {
       for (const std::string_view form :
            {"reduced=32,unroll=2,gang=2,lag=3,prefetch=2", "reduced=64,unroll=8,gang=4,prefetch=1"}) {
-        CompileOptions options;
-        options.target = *parse_target("sim");
-        options.schedule = fmt::format("lanes=reduced,vector=4,{},keep=shared", form);
-        options.last = Stage::kernel;
-        const CompiledKernel k = compile(parse(rows(type, 9, 1000, program)), options).kernels.at(0);
-        INFO(program << " of " << type << ", " << options.schedule);
+        const std::string schedule = fmt::format("lanes=reduced,vector=4,{},keep=shared", form);
+        const CompiledKernel k = compiled(rows(type, 9, 1000, program), schedule);
+        INFO(program << " of " << type << ", " << schedule);
         CHECK(k.kernel.shared_bytes() ==
               compiler::shared_bytes(k.group.stages.at(0), k.choices.at(0).schedule));
       }
@@ -276,8 +273,9 @@ TEST_CASE("long rows are for gangs on a GPU, with threads that exchange beside t
 }
 
 TEST_CASE("a shuffle may be for some warps, not for some lanes") {
-  kernel::Kernel k = kernel_of(rows("f32", 9, 256, kPrograms[1]),
-                               "lanes=reduced,vector=4,reduced=32,gang=2,prefetch=1,keep=shared");
+  kernel::Kernel k = compiled(rows("f32", 9, 256, kPrograms[1]),
+                              "lanes=reduced,vector=4,reduced=32,gang=2,prefetch=1,keep=shared")
+                         .kernel;
   CHECK(kernel::verify(k).empty());
   // The bound of the warp that posts no longer falls between warps.
   int changed = 0;
