@@ -63,12 +63,12 @@ double masked(const Region& region, const Schedule& s, const Extent& e) {
 
 // Of all threads together that exchange what one reduction found: shuffles, then a barrier and shared memory.
 double exchange_instructions(const Region& region, const Schedule& s, const Extent& e, const Reduction& r) {
+  if (s.gang > 1) return 0;  // by warps beside those that go on
   const Warps warps = warps_of(s);
   const auto components = static_cast<double>(r.component_dtypes().size());
   // Beside components that are folded one by one.
   const int together = puts_together(r, s) ? instructions_together(region, r) : 0;
   const double each = components + (together > 0 ? components : instructions_to_combine(region, r));
-  if (s.gang > 1) return 0;  // by warps beside those that go on
   double count = std::log2(warps.in_warp) * each + together;
   for (const int parts : {warps.count, s.cluster}) {
     if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each + together;
@@ -107,8 +107,9 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
     for (const ExprId id : computed[phase]) {
       const Expr& x = region.exprs[static_cast<std::size_t>(id)];
       const bool loaded = x.kind == Expr::Kind::load;
-      // Vectors that are aligned to one access are not to others that do not move with it.
-      const bool alone = loaded && e.shifted && !moves_with_domain(region, x);
+      // Vectors that are aligned to one access are not to others that do not move with it, but for those that stay in the block.
+      const bool alone =
+          loaded && e.shifted && !moves_with_domain(region, x) && s.parameters == Parameters::memory;
       work.instructions += elements * (alone ? 2 : element_instructions(region, x));
       if (loaded) load(x, phase > 0);
       if (loaded && x.table < 0 && !moves_with_domain(region, x) && s.parameters == Parameters::memory)
