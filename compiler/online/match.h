@@ -30,7 +30,7 @@ const Scalar* as_constant(const ir::Graph& g, NodeId id);
 std::vector<NodeId> same_values(const ir::Graph& g, NodeId id);
 // When `p` is a broadcast: the same of its operand; `p` has the elements at its dims.
 std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p);
-// True when `p` is a broadcast that repeats along `axes` what lies along the others, as keepdims and NumPy's rules
+// True when the broadcast `p` repeats along `axes` what lies along the others, as keepdims and NumPy's rules
 // do.
 bool repeats_along(const ir::Graph& g, NodeId p, const Axes& axes);
 

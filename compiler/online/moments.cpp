@@ -37,12 +37,6 @@ NodeId component(Rewriter& rw, const Mean& mean, int c) {
   return rw.reduce({Monoid::moments, mean.axes, false, c, false}, rw.type(x).dtype, {x});
 }
 
-// The same beside every element that it is of.
-NodeId broadcast_component(Rewriter& rw, const Mean& mean, int c) {
-  const Shape shape = rw.type(rw.moved(mean.x)).shape;
-  return rw.broadcast(component(rw, mean, c), shape, kept_axes(static_cast<int>(shape.size()), mean.axes));
-}
-
 // x - mean, or mean - x.
 struct Deviation {
   NodeId mean = kNoNode;
@@ -62,30 +56,6 @@ std::optional<Deviation> as_deviation(const ir::Graph& g, NodeId id, const Wante
     }
   }
   return std::nullopt;
-}
-
-bool is_mean_of_squares(const ir::Graph& g, NodeId id) {
-  for (const NodeId value : same_values(g, id)) {
-    const std::optional<Mean> mean = as_mean(g, value);
-    const std::vector<NodeId>* square = mean ? as_map(g, mean->x, ScalarOp::mul) : nullptr;
-    if (square && (*square)[0] == (*square)[1]) return true;
-  }
-  return false;
-}
-
-// Whether `p` repeats 1 / sqrt(v + c) for a mean v of squares and a c above 0, subnormal ones apart: no infinity, for which products with
-// parts of a difference would be NaN, and nothing that would turn the sign of a difference of 0.
-bool is_reciprocal_deviation(const ir::Graph& g, NodeId p) {
-  for (const NodeId value : broadcast_values(g, p)) {
-    const std::vector<NodeId>* rsqrt = as_map(g, value, ScalarOp::rsqrt);
-    const std::vector<NodeId>* sum = rsqrt ? as_map(g, (*rsqrt)[0], ScalarOp::add) : nullptr;
-    if (!sum) continue;
-    for (const bool second : {false, true}) {
-      const Scalar* c = as_constant(g, (*sum)[second ? 0 : 1]);
-      if (c != nullptr && c->f >= 0x1p-126 && is_mean_of_squares(g, (*sum)[second ? 1 : 0])) return true;
-    }
-  }
-  return false;
 }
 
 // The mean of rows of equal elements, and the node that has each of these once.
@@ -165,37 +135,21 @@ void match_moments(const ir::Graph& g, Replacements& out) {
     auto it = means.find(candidate);
     return it == means.end() ? std::nullopt : std::optional<Mean>(it->second);
   };
-  // The mean is hi + lo unevaluated: taking away hi, which is near x, loses nothing.
-  const auto without_hi = [](Rewriter& rw, const Mean& mean, bool reversed) {
-    const NodeId x = rw.moved(mean.x), hi = broadcast_component(rw, mean, 1);
-    return rw.map(ScalarOp::sub, {reversed ? hi : x, reversed ? x : hi});
-  };
   for (NodeId id = 0; id < g.size(); ++id) {
-    if (std::optional<Deviation> deviation = as_deviation(g, id, known)) {
-      out[id] = {
-          {means.at(deviation->mean).x},
-          [without_hi, mean = means.at(deviation->mean), reversed = deviation->reversed](Rewriter& rw) {
-            const NodeId d = without_hi(rw, mean, reversed), lo = broadcast_component(rw, mean, 2);
-            return rw.map(reversed ? ScalarOp::add : ScalarOp::sub, {d, lo});
-          }};
-    }
-    // Times the reciprocal of the deviation: (x - hi) * r - lo * r, rounded once less than (x - hi - lo) * r.
-    const std::vector<NodeId>* product = as_map(g, id, ScalarOp::mul);
-    if (!product) continue;
-    for (const bool second : {false, true}) {
-      const NodeId factor = (*product)[second ? 0 : 1];
-      if (!is_reciprocal_deviation(g, factor)) continue;
-      std::optional<Deviation> deviation = as_deviation(g, (*product)[second ? 1 : 0], known);
-      if (!deviation || !repeats_along(g, factor, means.at(deviation->mean).axes)) continue;
-      out[id] = {{means.at(deviation->mean).x, factor},
-                 [without_hi, factor, mean = means.at(deviation->mean),
-                  reversed = deviation->reversed](Rewriter& rw) {
-                   const NodeId d = without_hi(rw, mean, reversed), r = rw.moved(factor);
-                   const NodeId lo = rw.map(ScalarOp::mul, {broadcast_component(rw, mean, 2), r});
-                   return rw.map(ScalarOp::fma, {d, r, reversed ? lo : rw.map(ScalarOp::neg, {lo})});
-                 }};
-      break;
-    }
+    std::optional<Deviation> deviation = as_deviation(g, id, known);
+    if (!deviation) continue;
+    // The mean is hi + lo unevaluated: taking away hi, which is near x, loses nothing.
+    const Mean& mean = means.at(deviation->mean);
+    out[id] = {{mean.x}, [mean, reversed = deviation->reversed](Rewriter& rw) {
+                 const Shape shape = rw.type(rw.moved(mean.x)).shape;
+                 auto part = [&](int c) {
+                   return rw.broadcast(component(rw, mean, c), shape,
+                                       kept_axes(static_cast<int>(shape.size()), mean.axes));
+                 };
+                 NodeId x = rw.moved(mean.x), hi = part(1), lo = part(2);
+                 if (reversed) return rw.map(ScalarOp::add, {rw.map(ScalarOp::sub, {hi, x}), lo});
+                 return rw.map(ScalarOp::sub, {rw.map(ScalarOp::sub, {x, hi}), lo});
+               }};
   }
 }
 

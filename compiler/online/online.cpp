@@ -39,13 +39,11 @@ std::vector<NodeId> broadcast_values(const ir::Graph& g, NodeId p) {
 }
 
 bool repeats_along(const ir::Graph& g, NodeId p, const Axes& axes) {
-  const auto* broadcast = g.node(p).as<BroadcastAttrs>();
-  if (broadcast == nullptr) return false;
   Axes dims;
   for (int axis : wide_axes(g.type(p).shape)) {
     if (!std::binary_search(axes.begin(), axes.end(), axis)) dims.push_back(axis);
   }
-  return broadcast->dims == dims;
+  return g.node(p).as<BroadcastAttrs>()->dims == dims;
 }
 
 Axes kept_axes(int rank, const Axes& axes) {

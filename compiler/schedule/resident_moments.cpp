@@ -4,7 +4,7 @@
 //   E = sum of d, Q = sum of d^2        d = x - hi; lo = E / n, M2 = Q - lo E
 //
 // hi is the mean but for rounding, and what it lacks is lo, so that nothing cancels in M2 (the corrected two-pass algorithm of
-// Chan, Golub and LeVeque 1983). A constant domain has S = 0, hi = p and M2 = 0 exactly. Norms go on with x - hi and lo. Nothing is
+// Chan, Golub and LeVeque 1983). A constant domain has S = 0, hi = p and M2 = 0 exactly. Norms go on with d - lo. Nothing is
 // divided, compared or selected for an element.
 //
 // S is finite unless an element is infinite or NaN, or the sum overflows. Then, in the same instructions, d is x / 2^32 and the

@@ -437,14 +437,6 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   return std::nullopt;
 }
 
-// Whether elements have 16 bits, which are kept in pairs, and take nothing but single instructions.
-static bool is_light(const Region& region) {
-  return std::all_of(region.exprs.begin(), region.exprs.end(), [&](const Expr& e) {
-    return !e.varies ||
-           (e.kind == Expr::Kind::load ? size_of(e.stored) == 2 : element_instructions(region, e) <= 1);
-  });
-}
-
 // Whether an f32 domain that stays needs no more than a few instructions beside itself after the first phase:
 // no exponential, no division, nothing that is loaded. log_softmax with 48 elements a thread takes 64
 // registers, softmax more.
@@ -464,13 +456,9 @@ static bool is_light_afterwards(const Region& region) {
 }
 
 std::int64_t registers_of(const Region& region, const Schedule& s) {
-  // Where a thread keeps no more than this and does little with it, ptxas takes 48 registers if it may and needs 40: layer_norm of 1024
-  // bf16 took 0.518 ms so, 0.496 with more blocks side by side (H200, 2026-11).
-  constexpr std::int64_t kFewRegisters = 16;
   if (s.keep == Keep::registers) {
-    const std::int64_t kept = elements_per_thread(s, extent_of(region, s)) * live_registers(region);
-    const bool few = kept <= kFewRegisters && s.spill == 0 && is_light(region);
-    return kept + working_registers(s) * (is_light_afterwards(region) ? 2 : few ? 3 : 4) / 4;
+    const int working = working_registers(s) / (is_light_afterwards(region) ? 2 : 1);
+    return elements_per_thread(s, extent_of(region, s)) * live_registers(region) + working;
   }
   const std::vector<IndexVar>& along = s.lanes_reduced ? region.reduced : region.kept;
   const std::int64_t lanes = s.lanes_reduced ? 1 : s.vector;
