@@ -22,13 +22,18 @@ Spilled::Spilled(const StageContext& stage, const Position& position, const Spil
       arrays_(arrays) {}
 
 void Spilled::start() {
-  for_each_group([&](std::span<Step>, const Group& group) { start(group); });
+  for_each_group([&](std::span<Step> steps, const Group&) { start(steps); });
   b_.commit();
 }
 
 void Spilled::start(const Group& group) {
+  std::vector<Step> steps = steps_of(group);
+  start(steps);
+}
+
+void Spilled::start(std::span<Step> steps) {
   const Held loads = held(0);
-  for (Step& s : steps_of(group)) start_copies(stage_, position_, loads, s);
+  for (Step& s : steps) start_copies(stage_, position_, loads, s);
 }
 
 Held Spilled::held(int phase) const {
@@ -59,7 +64,21 @@ void Spilled::for_each_group(const Body& body) const {
     });
   };
   loop(0, full, false);
-  loop(full, groups, true);
+  if (full + 1 != groups || !last_is_short()) return loop(full, groups, true);
+  // Warps without any of it do without the last vector.
+  const Group group{Index(full), true};
+  std::vector<Step> steps = steps_of(group);
+  const std::span<Step> all(steps), last = all.last(1);
+  if (together_ > 1) body(all.first(all.size() - 1), group);
+  b_.when(b_.inside(position_.begin_bounds(last[0])), [&] { body(last, group); });
+}
+
+// Whether few threads have any of the last vector: those where rows that are not aligned begin late.
+bool Spilled::last_is_short() const {
+  const Extent& e = stage_.extent;
+  const std::int64_t of_vector = e.per_group / stage_.schedule.unroll;
+  const std::int64_t left = stage_.region.domain_size() - (e.vectors - 1) * of_vector;
+  return stage_.schedule.prefetch == 0 && left < of_vector / 4;
 }
 
 std::vector<Step> Spilled::steps_of(const Group& group) const {

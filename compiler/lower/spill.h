@@ -37,12 +37,14 @@ class Spilled {
   Held held(int phase) const;
   Held added(int phase) const;
 
-  // Runs `body(steps, group)` for all of them, some at a time in a loop.
+  // Runs `body(steps, group)` for all of them, some at a time in a loop; of a group perhaps in parts where the domain ends.
   using Body = std::function<void(std::span<Step>, const Group&)>;
   void for_each_group(const Body& body) const;
 
  private:
+  void start(std::span<Step> steps);
   std::vector<Step> steps_of(const Group& group) const;
+  bool last_is_short() const;
 
   const StageContext& stage_;
   const Position& position_;

@@ -396,6 +396,38 @@ TEST_CASE("rows of every width that registers and shared memory keep together") 
   }
 }
 
+// Where rows that are not aligned begin late, few threads have any of the last vector.
+TEST_CASE("warps without any of the last vector that is spilled do without it") {
+  // Whether it is copied under a condition.
+  const auto skips = [](std::int64_t width) {
+    CompileOptions options;
+    options.target = *parse_target("sim");
+    options.last = Stage::kernel;
+    options.schedule = "lanes=reduced,vector=8,reduced=64,unroll=2,spill=2,keep=registers";
+    const ir::Graph g = parse(rows_program("%y = softmax %x {axes = [1]}", 9, width, DType::bf16));
+    const std::string text = kernel::print(compile(g, options).kernels.at(0).kernel);
+    return contains(text.substr(0, text.find("commit copies")), "  if v");
+  };
+  // From anywhere in a line of 64 elements: in four vectors of 64 threads and a few elements more, and in four and a half.
+  CHECK(skips(2047));
+  CHECK_FALSE(skips(2300));
+  std::uint64_t seed = 1;
+  for (const std::int64_t width : {1535, 2047, 2048, 2052, 2300}) {
+    for (const std::string_view rest : {"unroll=2,spill=2", "unroll=1,spill=3", "unroll=2,kept=2,spill=2",
+                                        "unroll=1,cluster=2,spill=1", "unroll=1,prefetch=1,spill=2"}) {
+      for (const std::string_view program :
+           {"%y = softmax %x {axes = [1]}", "%y = log_softmax %x {axes = [1]}",
+            "%y = layer_norm %x {axes = [1]}"}) {
+        Options options;
+        options.seed = seed++;
+        options.schedule = fmt::format("lanes=reduced,vector=8,reduced=64,{},keep=registers", rest);
+        INFO(program << " of " << width << ", " << options.schedule);
+        check(parse(rows_program(program, 9, width, DType::bf16)), options);
+      }
+    }
+  }
+}
+
 TEST_CASE("stages over different axes of every width, on addresses aligned to their elements only") {
   for (const std::int64_t width : {1, 5, 16, 33}) {
     for (const DType t : {DType::f32, DType::f16}) {
