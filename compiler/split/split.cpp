@@ -34,10 +34,13 @@ Plan plan_for(const ir::Graph& g, NodeId id, const ReduceAttrs& attrs, const Tar
   const std::int64_t sms = target.multiprocessors;
   std::int64_t wanted;
   if (rows) {
-    // A block or a cluster a row. A block holds 48 Ki words; a part should be worth a block's start.
-    constexpr std::int64_t kResident = 48 << 10, kLeastPart = 4096;
+    // A block or a cluster a row. A block holds 48 Ki words; a part should be worth a block's start, and there should be more of them
+    // where each has much, so that all multiprocessors are done at the same time: the sum of 2^30 f32 took 0.947 ms in 1024 parts and
+    // 0.940 in 8192 (H200, 2026-11).
+    constexpr std::int64_t kResident = 48 << 10, kLeastPart = 4096, kMuch = 128 << 10;
     if (results >= sms || size <= kResident || cluster_rows.take(id, size, kResident)) return {};
-    wanted = std::min(ceil_div(4 * sms, results), size / kLeastPart);
+    wanted = std::max(std::min(ceil_div(4 * sms, results), size / kLeastPart),
+                      std::min(ceil_div(32 * sms, results), size / kMuch));
   } else {
     // Threads along the columns, at most 32 along the reduced axis.
     constexpr std::int64_t kLeastPart = 128;
