@@ -111,8 +111,17 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
                          ? least
                          : power_at_most(std::min(ceil_div(size, together), wanted_threads / vectors)));
     s.threads_reduced = std::max(s.threads_reduced, region.phases() > 1 ? std::min(32, least) : 1);
-    s.threads_kept =
-        std::clamp(power_at_least(std::min<std::int64_t>(vectors, 128 / s.threads_reduced)), 32, 128);
+    // Rows of columns that are not aligned are read in whole lines by blocks that have several of them under way: sums over
+    // the middle axis of 128 x 4096 x 4095 took 2.05 ms so, and 2.45 with one (H200, 2026-11).
+    const bool in_lines =
+        region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * together && vectors >= 1024;
+    // Where there would be few blocks they are smaller: sums over axis 0 of 4096 x 4096 x 64 took 0.951 ms by 2048 blocks of 64 threads
+    // and 0.957 by 1024 of 128; those over axis 0 of 128 x 4096 x 4095 1.966 by 131040 and 1.961 by 65520 (H200, 2026-11).
+    constexpr std::int64_t kFewBlocks = 16;  // of a multiprocessor
+    const bool few = region.phases() == 1 && !queued && s.threads_reduced == 1 && !in_lines &&
+                     vectors < kFewBlocks * 128 * target.multiprocessors;
+    s.threads_kept = std::clamp(
+        power_at_least(std::min<std::int64_t>(vectors, (few ? 64 : 128) / s.threads_reduced)), 32, 128);
     const auto add = [&] {
       s.unroll = std::min(power_at_most(ceil_div(size, s.threads_reduced)), together);
       add_with_keeps(out, s, region);
@@ -122,10 +131,7 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
       add();
       s.threads_reduced /= 2;
     }
-    // Rows of columns that are not aligned are read in whole lines by blocks that have several of them under way: sums over
-    // the middle axis of 128 x 4096 x 4095 took 2.05 ms so, and 2.45 with one (H200, 2026-11).
-    if (region.phases() == 1 && s.vector == 1 && full > 1 && size >= 8 * together && vectors >= 1024)
-      s.threads_reduced = std::max(s.threads_reduced, 8);
+    if (in_lines) s.threads_reduced = std::max(s.threads_reduced, 8);
     add();
   }
   return out;
