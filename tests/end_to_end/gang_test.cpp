@@ -121,6 +121,44 @@ TEST_CASE("rows of several exchanges are right that a gang shares") {
   CHECK_THAT(kernel::print(compiled(text, schedule).kernel), Catch::Contains("own0_0["));
 }
 
+TEST_CASE("softmax of f32 by a gang is right, whatever is in a row") {
+  constexpr std::int64_t kWidth = 1024;
+  const double largest = std::numeric_limits<float>::max();
+  // What one element of a row is, and all others, of which the threads of one block have none or some.
+  const std::vector<std::pair<double, double>> kinds = {
+      {0, -kInf},      {-kInf, 0},       {-kInf, -kInf}, {kInf, 0},  {0, kNan}, {largest, -largest},
+      {-largest, 3.5}, {100, 0},         {0, 100},       {-90, 0},   {-200, 0}, {1e-40, -1e-40},
+      {kInf, -kInf},   {largest, -kInf}, {88.5, -15.25}, {-5.5, 0.1}};
+  std::vector<double> x, expected;
+  for (const auto& [one, others] : kinds) {
+    for (std::int64_t i = 0; i < kWidth; ++i) x.push_back(round_to(DType::f32, i == 517 ? one : others));
+    const double m = std::max(one, others), of_one = std::exp(one - m), of_others = std::exp(others - m);
+    const double sum = of_one + of_others * (kWidth - 1);
+    const bool is_nan = std::isnan(one) || std::isnan(others) || std::isinf(m);
+    for (std::int64_t i = 0; i < kWidth; ++i)
+      expected.push_back(is_nan ? kNan : (i == 517 ? of_one : of_others) / sum);
+  }
+  const auto rows = static_cast<std::int64_t>(kinds.size());
+  const ir::Graph g = parse(fmt::format(
+      "graph g {{ %x = input f32[{}, {}] %y = softmax %x {{axes = [1]}} output %y }}", rows, kWidth));
+  for (const std::string_view form :
+       {"reduced=32,unroll=4,gang=4,prefetch=2", "reduced=64,gang=2,prefetch=1"}) {
+    Options options;
+    options.schedule = fmt::format("lanes=reduced,vector=4,{},keep=shared", form);
+    INFO(options.schedule);
+    const std::vector<double> got = values(
+        run(compile_for_sim(g, options), {{"x", tensor({DType::f32, {rows, kWidth}}, x)}}, options).at("y"));
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i / kWidth, i % kWidth);
+      if (std::isnan(expected[i])) {
+        REQUIRE(std::isnan(got[i]));
+      } else {
+        REQUIRE(std::abs(got[i] - expected[i]) <= 6e-7 * expected[i] + 0x1p-148);
+      }
+    }
+  }
+}
+
 TEST_CASE("a gang's last group has the vectors that are left") {
   std::uint64_t seed = 1;
   for (const std::string_view type : {"f32", "bf16"}) {
