@@ -4,7 +4,9 @@
 #   bench/gpu.sh FOLDER [check|sanitize ...]      FOLDER holds the executables braze and the examples; run it from the repository
 #
 # check     every example at full size, as the C++ program and as `braze run --check`, with --fast-math too
-# sanitize  small sizes of the same under compute-sanitizer, memory and races
+# sanitize  small sizes of the same under compute-sanitizer, memory and races. It takes an asynchronous copy of a vector that begins in
+#           its buffer and ends outside for a read of all 16 bytes, where those that are there are read (ptxas 13.0 puts their number
+#           into the low bits of the address), so that the sizes here end with whole vectors
 set -uo pipefail
 bin=$1
 shift
@@ -49,6 +51,8 @@ log_softmax_rows --size R=5 --size D=1048576
 tests/fusion/bf16_layer_norm.braze --size R=70 --size D=65536
 tests/fusion/bf16_layer_norm.braze --size R=200 --size D=8191 --schedule=lanes=reduced,vector=8,reduced=64,unroll=8,gang=4,prefetch=2,parameters=registers,keep=shared
 tests/golden/gang_legs.braze --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,gang=8,lag=2,prefetch=2,keep=shared
+hand_written_softmax --size R=9 --size D=1048576
+tests/golden/bf16_rows.braze --size R=104 --size D=65535
 gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }
