@@ -63,6 +63,35 @@ TEST_CASE("rows in registers have their mean, variance and norm") {
   }
 }
 
+// Softmax of 16 bits takes exponentials relative to the largest element of each thread: of a much larger first element that would be
+// infinite.
+TEST_CASE("moments of exponentials that are each thread's own have no first element") {
+  constexpr int kWidth = 256;
+  const std::vector<std::function<double(int)>> kinds = {
+      [](int i) { return i == 0 ? 0.0 : -100.0; },
+      [](int i) { return -static_cast<double>(i); },
+      [](int i) { return static_cast<double>(i); },
+      [](int i) { return i == 0 ? -kInf : i * 0.01; },
+  };
+  for (const std::string_view type : {"f16", "bf16", "f32"}) {
+    const ir::Graph g = parse(fmt::format(
+        "graph g {{ %x = input {}[2, {}] %p = softmax %x {{axes = [1]}} %y = layer_norm %p {{axes = [1]}} "
+        "%v = var %p {{axes = [1]}} output %y output %v }}",
+        type, kWidth));
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      std::vector<double> x;
+      for (int i = 0; i < 2 * kWidth; ++i) x.push_back(kinds[k](i % kWidth));
+      for (const std::string_view schedule : {kRegisters, kNothing}) {
+        Options options;
+        options.schedule = schedule;
+        options.inputs = {{"x", tensor(g.type(0), x)}};
+        INFO(type << ", rows of kind " << k << ", " << schedule);
+        check(g, options);
+      }
+    }
+  }
+}
+
 TEST_CASE("rows in registers keep small steps on large means, whatever the first element is") {
   constexpr int kWidth = 257;
   for (const double mean : {1e4, 1e6, 1e7}) {
