@@ -152,25 +152,29 @@ std::optional<Softmax> find_softmax(const Region& r, int maximum) {
   return found.quotients.empty() ? std::nullopt : std::optional(found);
 }
 
-// Whether an expression is only rounded to 16 bits: stored so by all roots, which are narrow, or cast.
-bool is_only_rounded(const Region& r, ExprId id) {
+// Whether an expression is rounded to 16 bits and stored, and nothing else is made of it.
+bool is_only_stored(const Region& r, ExprId id) {
   const auto takes = [&](const std::vector<ExprId>& operands) {
     return std::find(operands.begin(), operands.end(), id) != operands.end();
   };
-  const auto rounds = [](const Expr& e) {
-    return e.kind == Expr::Kind::map && e.op == ScalarOp::cast &&
-           (e.cast == DType::bf16 || e.cast == DType::f16);
-  };
-  return std::all_of(r.exprs.begin(), r.exprs.end(),
-                     [&](const Expr& e) { return !takes(e.operands) || rounds(e); }) &&
-         std::none_of(r.reductions.begin(), r.reductions.end(),
-                      [&](const Reduction& k) { return takes(k.operands); });
+  if (std::any_of(r.reductions.begin(), r.reductions.end(),
+                  [&](const Reduction& k) { return takes(k.operands); }))
+    return false;
+  for (ExprId user = 0; user < static_cast<ExprId>(r.exprs.size()); ++user) {
+    const Expr& e = r.exprs[static_cast<std::size_t>(user)];
+    if (!takes(e.operands)) continue;
+    const bool rounds = e.kind == Expr::Kind::map && e.op == ScalarOp::cast &&
+                        (e.cast == DType::bf16 || e.cast == DType::f16);
+    if (!rounds || !is_only_stored(r, user)) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 // exp(x - m) / s is exp(x - own) times exp(own - m) / s, which has one value a thread: the error of the product is far below the
-// rounding to 16 bits. A row with infinities is NaN either way.
+// rounding to 16 bits. A row with infinities is NaN either way. But equal elements of different threads have different errors, which
+// a comparison would see, or what is left of a difference.
 bool exchange_once(Region& r) {
   const auto at = [&](ExprId id) -> Expr& { return r.exprs[static_cast<std::size_t>(id)]; };
   const bool narrow = std::all_of(r.roots.begin(), r.roots.end(), [](const Root& root) {
@@ -181,7 +185,9 @@ bool exchange_once(Region& r) {
   const int reductions = static_cast<int>(r.reductions.size());
   for (int k = 0; k < reductions; ++k) {
     const std::optional<Softmax> found = find_softmax(r, k);
-    if (!found) continue;
+    if (!found || !std::all_of(found->quotients.begin(), found->quotients.end(),
+                               [&](ExprId quotient) { return is_only_stored(r, quotient); }))
+      continue;
     const ExprId x = r.reductions[static_cast<std::size_t>(k)].operands[0];
     const DType t = at(found->m).dtype;
     Appender a(r, at(found->m).node, t);
@@ -198,9 +204,7 @@ bool exchange_once(Region& r) {
                                .over = Over::threads});
     at(found->s).reduction = at(found->m).reduction = at(m).reduction;
     at(found->s).component = 1;
-    // Beside 1, or below a root, the error of a coarse one could be all that is left.
-    at(e).coarse = std::all_of(found->quotients.begin(), found->quotients.end(),
-                               [&](ExprId quotient) { return is_only_rounded(r, quotient); });
+    at(e).coarse = true;
     const ExprId factor = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {own, found->m})});
     const ExprId scale = a.map(ScalarOp::div, {factor, found->s});
     for (const ExprId quotient : found->quotients) {

@@ -55,20 +55,6 @@ Sums sums(Appender& a, ExprId x, double n) {
           deviation};
 }
 
-// Whether it is made of what threads have reduced of their own part. Then the first element is not every thread's to compute: where
-// exponentials are relative to a thread's own maximum, that of a larger element may be infinite.
-bool is_of_thread(const Region& r, ExprId id) {
-  std::vector<bool> of_thread;  // by expression: operands are in order before
-  for (ExprId e = 0; e <= id; ++e) {
-    const Expr& expr = r.exprs[static_cast<std::size_t>(e)];
-    of_thread.push_back(expr.kind == Expr::Kind::reduce
-                            ? r.reductions[static_cast<std::size_t>(expr.reduction)].over == Over::thread
-                            : std::any_of(expr.operands.begin(), expr.operands.end(),
-                                          [&](ExprId o) { return of_thread[static_cast<std::size_t>(o)]; }));
-  }
-  return of_thread.back();
-}
-
 // Whatever takes an expression that `by` has a place for takes that instead.
 void replace_uses(Region& r, const std::vector<ExprId>& by) {
   const auto replace = [&](ExprId& id) {
@@ -90,7 +76,7 @@ bool moments_as_sums(Region& r) {
     const Reduction state = r.reductions[static_cast<std::size_t>(k)];
     if (state.monoid != Monoid::moments || state.merge || !state.where.empty()) continue;
     const ExprId x = state.operands[0];
-    if (!at(x).varies || r.domain_size() == 0 || is_of_thread(r, x)) continue;
+    if (!at(x).varies || r.domain_size() == 0) continue;
     const auto is_component = [&](ExprId id, int component) {
       return at(id).kind == Expr::Kind::reduce && at(id).reduction == k && at(id).component == component;
     };

@@ -342,6 +342,44 @@ TEST_CASE("what softmax lacks to 1 is not made of coarse exponentials") {
   }
 }
 
+// Exponentials relative to the thread's own maximum would differ in their last bits.
+TEST_CASE("equal elements of a row have equal softmax where that is seen") {
+  struct Program {
+    std::string_view statements;
+    std::function<double(double)> expected;  // of whether an element is one of the smaller ones
+  };
+  const Program programs[] = {
+      {"%m = min %p {axes = [1], keepdims = true} %e = eq %p, %m %y = cast %e {dtype = f16}",
+       [](double small) { return small; }},
+      {"%m = min %p {axes = [1], keepdims = true} %d = sub %p, %m %g = gt %d, 0 %y = cast %g {dtype = f16}",
+       [](double small) { return 1 - small; }},
+      {"%a = argmin %p {axes = [1], keepdims = true} %f = cast %a {dtype = f16} %z = mul %x, 0 %y = add %z, "
+       "%f",
+       [](double) { return 0.0; }},
+  };
+  HostTensor x{{DType::f16, {8, 1024}}};
+  const auto is_small = [](std::int64_t i) { return i % 1024 % 97 != 13; };
+  for (std::int64_t i = 0; i < 8 * 1024; ++i)
+    x.set(i, Scalar::of(DType::f16, is_small(i) ? 0.25 : 1 + 0.5 * static_cast<double>(i / 1024)));
+  for (const auto& [statements, expected] : programs) {
+    const ir::Graph g = parse(fmt::format(
+        "graph g {{ %x = input f16[8, 1024] %p = softmax %x {{axes = [1]}} {} output %y }}", statements));
+    const bool is_exchanged_in_words = statements.find("argmin") == std::string_view::npos;
+    for (const std::string_view schedule :
+         {"", "lanes=reduced,vector=8,reduced=64,unroll=2,keep=registers",
+          "lanes=reduced,vector=4,reduced=32,unroll=4,gang=2,prefetch=2,keep=shared"}) {
+      if (schedule.find("gang") != std::string_view::npos && !is_exchanged_in_words) continue;
+      Options options;
+      options.schedule = schedule;
+      options.inputs["x"] = x;
+      INFO(statements << ", " << schedule);
+      const Tensors out = run(compile_for_sim(g, options), options.inputs, options);
+      for (std::int64_t i = 0; i < 8 * 1024; ++i)
+        REQUIRE(out.at("y").value(i) == expected(is_small(i) ? 1 : 0));
+    }
+  }
+}
+
 TEST_CASE("exponentials down columns, relative to pivots that lanes follow") {
   for (const DType t : {DType::f32, DType::bf16}) {
     const HostTensor rows = wandering_rows(t, 515);
