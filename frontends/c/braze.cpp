@@ -73,6 +73,12 @@ void require(const void* pointer, const char* what) {
   if (pointer == nullptr) throw Error(fmt::format("{} is NULL", what));
 }
 
+template <class T>
+std::span<T> list_of(T* first, std::size_t count, const char* what) {
+  if (count > 0) require(first, what);
+  return {first, count};
+}
+
 template <class Struct>
 void require_size(const Struct& s, const char* what) {
   if (s.struct_size >= sizeof(Struct)) return;
@@ -96,7 +102,7 @@ std::string text_or(const char* text, const char* otherwise) { return text != nu
 
 bz::ParseOptions parse_options(const braze_compile_options& o) {
   bz::ParseOptions options{.file = text_or(o.file, "<text>")};
-  for (const braze_size& size : std::span(o.sizes, o.size_count)) {
+  for (const braze_size& size : list_of(o.sizes, o.size_count, "sizes")) {
     require(size.name, "the name of a size");
     if (!options.sizes.emplace(size.name, size.value).second) {
       throw Error(fmt::format("size {} is given twice", size.name));
@@ -132,7 +138,7 @@ bz::CompileOptions compile_options(const braze_device* device, const braze_compi
   options.schedule = text_or(o.schedule, "");
   options.fast_math = o.fast_math != 0;
   options.alignment = check_alignment(o.alignment);
-  for (const char* pass : std::span(o.disabled_passes, o.disabled_pass_count)) {
+  for (const char* pass : list_of(o.disabled_passes, o.disabled_pass_count, "disabled_passes")) {
     require(pass, "the name of a pass");
     options.disabled_passes.emplace_back(pass);
   }
@@ -211,9 +217,11 @@ void braze_executable_free(braze_executable* executable) { delete executable; }
 
 // ---- looking ----
 
-size_t braze_input_count(const braze_executable* executable) { return executable->input_count; }
+size_t braze_input_count(const braze_executable* executable) {
+  return executable != nullptr ? executable->input_count : 0;
+}
 size_t braze_output_count(const braze_executable* executable) {
-  return executable->arguments.size() - executable->input_count;
+  return executable != nullptr ? executable->arguments.size() - executable->input_count : 0;
 }
 
 braze_status braze_get_argument(const braze_executable* executable, size_t index, braze_argument* argument) {
@@ -233,12 +241,14 @@ braze_status braze_get_argument(const braze_executable* executable, size_t index
   });
 }
 
-int64_t braze_bytes_min(const braze_executable* executable) { return executable->compilation.bytes_min(); }
+int64_t braze_bytes_min(const braze_executable* executable) {
+  return executable != nullptr ? executable->compilation.bytes_min() : 0;
+}
 int64_t braze_bytes_total(const braze_executable* executable) {
-  return executable->compilation.bytes_total();
+  return executable != nullptr ? executable->compilation.bytes_total() : 0;
 }
 int64_t braze_kernel_count(const braze_executable* executable) {
-  return static_cast<int64_t>(executable->compilation.kernels.size());
+  return executable != nullptr ? static_cast<int64_t>(executable->compilation.kernels.size()) : 0;
 }
 
 braze_status braze_explain(const braze_executable* executable, int32_t json, char** text) {
@@ -268,7 +278,7 @@ void braze_text_free(char* text) { std::free(text); }
 // ---- launching ----
 
 int64_t braze_workspace_bytes(const braze_executable* executable) {
-  return executable->program != nullptr ? executable->program->workspace_bytes() : 0;
+  return executable != nullptr && executable->program != nullptr ? executable->program->workspace_bytes() : 0;
 }
 
 braze_status braze_launch(const braze_executable* executable, void* const* addresses, size_t count,
@@ -279,7 +289,7 @@ braze_status braze_launch(const braze_executable* executable, void* const* addre
       throw Error(fmt::format("graph {} was compiled for {} to be looked at, without a device to run it on",
                               executable->compilation.graph.name(), executable->compilation.target.name));
     }
-    executable->program->run_in(workspace, {addresses, count},
+    executable->program->run_in(workspace, list_of(addresses, count, "addresses"),
                                 stream != nullptr ? stream : bz::kDefaultStream);
   });
 }

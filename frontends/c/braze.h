@@ -126,6 +126,7 @@ typedef struct braze_argument {
   braze_dtype dtype;
 } braze_argument;
 
+/* These and the numbers below are 0 of NULL. */
 BRAZE_API size_t braze_input_count(const braze_executable* executable);
 BRAZE_API size_t braze_output_count(const braze_executable* executable);
 /* Of inputs, then outputs, in the order of the program. Pointers are valid as long as the executable. */

@@ -107,10 +107,18 @@ static void test_errors(void) {
   CHECK_ERROR(braze_compile(NULL, kSoftmax, &options, &none), BRAZE_ERROR,
               "alignment 12 is not a power of two from 1 to 16");
   options.alignment = 0;
+  options.size_count = 2;
+  CHECK_ERROR(braze_compile(NULL, kSoftmax, &options, &none), BRAZE_ERROR, "sizes is NULL");
+  options.size_count = 0;
+  options.disabled_pass_count = 1;
+  CHECK_ERROR(braze_compile(NULL, kSoftmax, &options, &none), BRAZE_ERROR, "disabled_passes is NULL");
+  options.disabled_pass_count = 0;
   options.struct_size = 4;
   CHECK_ERROR(braze_compile(NULL, kSoftmax, &options, &none), BRAZE_ERROR,
               "braze_compile_options: struct_size is 4");
   CHECK(none == NULL && device == NULL);
+  CHECK(braze_input_count(NULL) == 0 && braze_output_count(NULL) == 0 && braze_bytes_min(NULL) == 0);
+  CHECK(braze_bytes_total(NULL) == 0 && braze_kernel_count(NULL) == 0 && braze_workspace_bytes(NULL) == 0);
 }
 
 static void test_simulator(void) {
@@ -134,6 +142,7 @@ static void test_simulator(void) {
   CHECK_ERROR(braze_launch(softmax, odd, 2, NULL, NULL), BRAZE_DEVICE_ERROR,
               "not a multiple of the 16 bytes");
   CHECK_ERROR(braze_launch(softmax, addresses, 1, NULL, NULL), BRAZE_DEVICE_ERROR, "takes 2 buffers");
+  CHECK_ERROR(braze_launch(softmax, NULL, 2, NULL, NULL), BRAZE_ERROR, "addresses is NULL");
   braze_executable_free(softmax);
 }
 

@@ -50,6 +50,18 @@ class ModuleTest(unittest.TestCase):
         self.assertEqual((y.dtype, y.shape), (np.float32, (3, 100)))
         np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-6)
 
+    def test_what_the_library_could_not_take(self):
+        size = "error: size R is"
+        for value, message in [(2**64 + 7, f"{size} 18446744073709551623, which has more than 64 bits"),
+                               (2.5, f"{size} 2.5, expected an integer"),
+                               ("7", f"{size} '7', expected an integer")]:
+            self.fails(message, lambda value=value: sim(SOFTMAX, sizes={"R": value, "D": 100}))
+        self.fails("error: the name of a size 'R\\x00z' has a NUL",
+                   lambda: sim(SOFTMAX, sizes={"R\0z": 3}))
+        self.fails("error: text 'graph\\x00' has a NUL", lambda: sim("graph\0"))
+        self.fails("error: text is None, expected text", lambda: sim(None))
+        self.fails("error: schedule is 3, expected text", lambda: sim(SOFTMAX, schedule=3))
+
     def test_what_a_program_says_of_itself(self):
         exe = sim(SOFTMAX, sizes={"R": 3, "D": 100})
         self.assertEqual(exe.inputs, (braze.Argument("input", "x", "f32", (3, 100), (100, 1), 1200),))

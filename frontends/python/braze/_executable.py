@@ -2,6 +2,7 @@
 import ctypes
 import functools
 import json as json_module
+import operator
 import weakref
 from ctypes import c_char_p, c_void_p
 from typing import NamedTuple
@@ -13,12 +14,31 @@ from ._tensors import library_of
 _WIDEST_ALIGNMENT = 16
 
 
+def _encoded(text, what):
+    """As the library takes text, which ends at a NUL."""
+    if not isinstance(text, str):
+        raise Error(f"error: {what} is {text!r}, expected text")
+    if "\0" in text:
+        raise Error(f"error: {what} {text!r} has a NUL")
+    return text.encode()
+
+
+def _size(name, value):
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Error(f"error: size {name} is {value!r}, expected an integer") from None
+    if not -2**63 <= number < 2**63:
+        raise Error(f"error: size {name} is {number}, which has more than 64 bits")
+    return _encoded(name, "the name of a size"), number
+
+
 class Device:
     """Where programs run. `place` is where their tensors are: "cpu" for the simulator, "cuda:0"."""
 
     def __init__(self, name):
         handle = c_void_p()
-        check(library.braze_device_open(name.encode(), ctypes.byref(handle)))
+        check(library.braze_device_open(_encoded(name, "the name of the device"), ctypes.byref(handle)))
         self._handle = handle.value
         self.kind = library.braze_device_kind(handle).decode()
         self.name = library.braze_device_name(handle).decode()
@@ -124,7 +144,7 @@ class Executable:
 
     def dump(self, stage):
         """A stage of the compiler as text: graph, simplified, regions, schedule, kernel, llvm or ptx."""
-        return take_text(library.braze_dump, self._handles[_WIDEST_ALIGNMENT], stage.encode())
+        return take_text(library.braze_dump, self._handles[_WIDEST_ALIGNMENT], _encoded(stage, "stage"))
 
     def __call__(self, *tensors, out=None, stream=None, workspace=None, **named):
         if self.device is None:
@@ -171,20 +191,20 @@ class Executable:
     def _compile(self, alignment):
         text, sizes, schedule, target, fast_math, disabled_passes, tune, file = self._source
         options = CompileOptions(struct_size=ctypes.sizeof(CompileOptions),
-                                 file=file.encode(),
-                                 sizes=(Size * len(sizes))(*((n.encode(), v) for n, v in sizes.items())),
+                                 file=_encoded(file, "file"),
+                                 sizes=(Size * len(sizes))(*(_size(n, v) for n, v in sizes.items())),
                                  size_count=len(sizes),
-                                 schedule=schedule.encode() if schedule else None,
-                                 target=target.encode() if target else None,
-                                 disabled_passes=(c_char_p *
-                                                  len(disabled_passes))(*map(str.encode, disabled_passes)),
+                                 schedule=_encoded(schedule, "schedule") if schedule else None,
+                                 target=_encoded(target, "target") if target else None,
+                                 disabled_passes=(c_char_p * len(disabled_passes))(
+                                     *(_encoded(p, "a disabled pass") for p in disabled_passes)),
                                  disabled_pass_count=len(disabled_passes),
                                  fast_math=fast_math,
                                  alignment=alignment,
                                  tune=tune)
         handle = c_void_p()
         check(
-            library.braze_compile(self.device._handle if self.device else None, text.encode(),
+            library.braze_compile(self.device._handle if self.device else None, _encoded(text, "text"),
                                   ctypes.byref(options), ctypes.byref(handle)))
         # Not when the process ends: then the driver may be gone before.
         weakref.finalize(self, library.braze_executable_free, handle.value).atexit = False
