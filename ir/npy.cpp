@@ -258,9 +258,13 @@ HostTensor read_npy(const std::string& path, std::optional<DType> wanted) {
 
 void write_npy(const std::string& path, const HostTensor& tensor) {
   if (tensor.type().dtype == DType::bf16) return write_npy(path, to_type(tensor, DType::f32));
-  std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  // A device or a pipe is written to; a file is replaced when all of it has been written.
+  std::error_code ignored;
+  const bool is_file =
+      !std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored);
+  const std::string temporary = is_file ? fmt::format("{}.tmp.{}", path, ::getpid()) : path;
   auto fail = [&](int error) {
-    std::remove(temporary.c_str());
+    if (is_file) std::remove(temporary.c_str());
     throw Error(fmt::format("cannot write {}: {}", path, std::strerror(error)));
   };
   errno = 0;
@@ -271,7 +275,7 @@ void write_npy(const std::string& path, const HostTensor& tensor) {
   out.write(static_cast<const char*>(tensor.data()), static_cast<std::streamsize>(tensor.bytes()));
   out.close();
   if (!out) fail(errno);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
+  if (is_file && std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
 }
 
 }  // namespace bz

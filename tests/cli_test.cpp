@@ -1,6 +1,8 @@
 #include "tools/braze/cli.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -331,6 +333,46 @@ TEST_CASE("cli: run refuses data that does not fit and writes nothing") {
   fails({"--out=y=" + y, "--out=peak=" + (folder / "no/such/peak.npy")}, "peak.npy");
   fails({"--out=peak=" + y, "--out=y=" + (folder / "")}, "");
   CHECK(folder.files() == 2);
+}
+
+TEST_CASE("cli: what is written to may be a pipe or a link") {
+  Folder folder;
+  const std::string file = folder.write("rows.braze", kSoftmax), pipe = folder / "pipe",
+                    link = folder / "link.npy", y = folder / "y.npy";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const int reading = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reading >= 0);
+  CHECK(braze({"run", file, "--device=interp", "--out=y=" + pipe}).status == 0);
+  CHECK(braze({"emit", "--stage=graph", file, "-o", pipe}).status == 0);
+  std::string got(1 << 16, 0);
+  got.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(reading, got.data(), got.size()))));
+  close(reading);
+  CHECK_THAT(got, Contains("NUMPY") && Contains("graph "));
+  CHECK(fs::is_fifo(pipe));
+
+  fs::create_symlink("y.npy", link);
+  CHECK(braze({"run", file, "--device=interp", "--out=y=" + link}).status == 0);
+  CHECK(fs::is_symlink(link));
+  CHECK(fs::is_regular_file(y));
+  CHECK(folder.files() == 4);
+}
+
+TEST_CASE("cli: output that cannot be written is status 1") {
+  std::ostringstream out, err;
+  out.setstate(std::ios::badbit);
+  CHECK(bz::run_cli({"ops"}, out, err) == 1);
+  CHECK_THAT(err.str(), Contains("error: cannot write to the standard output"));
+}
+
+TEST_CASE("cli: tensors that no memory holds are status 1") {
+  Folder folder;
+  for (const char* size : {"2305843009213693952", "1152921504606846976"}) {
+    const std::string file = folder.write(
+        "big.braze", fmt::format("graph g(N = {}) {{ %x = input f32[N] %y = exp %x output %y }}", size));
+    const Result r = braze({"run", file, "--device=sim"});
+    CHECK(r.status == 1);
+    CHECK_THAT(r.err, Contains("error: the program's tensors do not fit in memory"));
+  }
 }
 
 TEST_CASE("cli: a device that is not there is status 3") {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 #include <ostream>
 
 #include "compiler/compile.h"
@@ -122,6 +123,11 @@ void dispatch(const CommandLine& line, std::ostream& out, std::ostream& err) {
   if (line.ops_verb->parsed()) cli::list_ops(out);
 }
 
+int does_not_fit(std::ostream& err) {
+  err << "error: the program's tensors do not fit in memory\n";
+  return kWrongProgram;
+}
+
 }  // namespace
 
 int run_cli(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -129,6 +135,7 @@ int run_cli(const std::vector<std::string>& arguments, std::ostream& out, std::o
   try {
     line.app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     dispatch(line, out, err);
+    if (!out.flush()) throw Error("cannot write to the standard output");
     return kGood;
   } catch (const CLI::Success& e) {  // --help, --version
     return line.app.exit(e, out, err);
@@ -142,8 +149,9 @@ int run_cli(const std::vector<std::string>& arguments, std::ostream& out, std::o
     err << e.what() << '\n';
     return kNoDevice;
   } catch (const std::bad_alloc&) {
-    err << "error: the program's tensors do not fit in memory\n";
-    return kWrongProgram;
+    return does_not_fit(err);
+  } catch (const std::length_error&) {  // more than a vector can ever have
+    return does_not_fit(err);
   } catch (const std::exception& e) {
     err << e.what() << '\n';
     return kWrongProgram;
