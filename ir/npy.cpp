@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "support/error.h"
+#include "support/output_path.h"
 
 namespace bz {
 namespace {
@@ -258,14 +259,12 @@ HostTensor read_npy(const std::string& path, std::optional<DType> wanted) {
 
 void write_npy(const std::string& path, const HostTensor& tensor) {
   if (tensor.type().dtype == DType::bf16) return write_npy(path, to_type(tensor, DType::f32));
-  // A device or a pipe is written to; a file is replaced when all of it has been written.
-  std::error_code ignored;
-  const bool is_file =
-      !std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored);
-  const std::string temporary = is_file ? fmt::format("{}.tmp.{}", path, ::getpid()) : path;
+  const bool in_place = is_written_in_place(path);
+  const std::string target = in_place ? path : target_of_link(path);
+  const std::string temporary = in_place ? target : fmt::format("{}.tmp.{}", target, ::getpid());
   auto fail = [&](int error) {
-    if (is_file) std::remove(temporary.c_str());
-    throw Error(fmt::format("cannot write {}: {}", path, std::strerror(error)));
+    if (!in_place) std::remove(temporary.c_str());
+    throw Error(fmt::format("cannot write {}: {}", target, std::strerror(error)));
   };
   errno = 0;
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
@@ -275,7 +274,7 @@ void write_npy(const std::string& path, const HostTensor& tensor) {
   out.write(static_cast<const char*>(tensor.data()), static_cast<std::streamsize>(tensor.bytes()));
   out.close();
   if (!out) fail(errno);
-  if (is_file && std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
+  if (!in_place && std::rename(temporary.c_str(), target.c_str()) != 0) fail(errno);
 }
 
 }  // namespace bz

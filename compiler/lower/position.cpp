@@ -92,8 +92,11 @@ std::vector<Step> Position::steps_of(const Index& group, bool masked, std::int64
 }
 
 bool Position::is_inside(std::int64_t i) const {
-  const std::int64_t elements = stage_.extent.per_group / stage_.schedule.unroll;
-  return (i > 0 || !stage_.extent.shifted) && (i + 1) * elements <= stage_.region.domain_size();
+  return (i > 0 || !stage_.extent.shifted) && (i + 1) * elements_of_vector() <= stage_.region.domain_size();
+}
+
+bool Position::few_have(std::int64_t first, std::int64_t count) const {
+  return stage_.region.domain_size() - first * elements_of_vector() < count * elements_of_vector() / 4;
 }
 
 std::vector<IndexBound> Position::begin_bounds(const Step& step) const {

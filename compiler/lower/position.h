@@ -49,6 +49,8 @@ class Position {
   std::vector<Step> steps_of(const Index& group, bool masked, std::int64_t vectors) const;
   // Whether vector `i` of every thread lies inside the domain.
   bool is_inside(std::int64_t i) const;
+  // Whether few threads have any of `count` vectors from number `first` on, the last of a domain: warps of the others may do without them.
+  bool few_have(std::int64_t first, std::int64_t count) const;
   // Where the vector begins in the domain, and the thread has one: it is copied whole then.
   std::vector<IndexBound> begin_bounds(const Step& step) const;
 
@@ -56,6 +58,9 @@ class Position {
   Index slot(const Index& number, std::int64_t count) const;
 
  private:
+  // Of all threads that share a domain, in one vector of each.
+  std::int64_t elements_of_vector() const { return stage_.extent.per_group / stage_.schedule.unroll; }
+
   const StageContext& stage_;
   Index block_;
   std::vector<std::pair<std::int32_t, Index>> kept_;  // region variable -> kernel index

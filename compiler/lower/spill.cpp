@@ -64,21 +64,15 @@ void Spilled::for_each_group(const Body& body) const {
     });
   };
   loop(0, full, false);
-  if (full + 1 != groups || !last_is_short()) return loop(full, groups, true);
-  // Warps without any of it do without the last vector.
+  // Rows that are not aligned and begin late have few elements in the last vector: warps without any do without it.
+  const bool splits =
+      stage_.schedule.prefetch == 0 && full + 1 == groups && position_.few_have(stage_.extent.vectors - 1, 1);
+  if (!splits) return loop(full, groups, true);
   const Group group{Index(full), true};
   std::vector<Step> steps = steps_of(group);
   const std::span<Step> all(steps), last = all.last(1);
   if (together_ > 1) body(all.first(all.size() - 1), group);
   b_.when(b_.inside(position_.begin_bounds(last[0])), [&] { body(last, group); });
-}
-
-// Whether few threads have any of the last vector: those where rows that are not aligned begin late.
-bool Spilled::last_is_short() const {
-  const Extent& e = stage_.extent;
-  const std::int64_t of_vector = e.per_group / stage_.schedule.unroll;
-  const std::int64_t left = stage_.region.domain_size() - (e.vectors - 1) * of_vector;
-  return stage_.schedule.prefetch == 0 && left < of_vector / 4;
 }
 
 std::vector<Step> Spilled::steps_of(const Group& group) const {

@@ -44,7 +44,6 @@ class Spilled {
  private:
   void start(std::span<Step> steps);
   std::vector<Step> steps_of(const Group& group) const;
-  bool last_is_short() const;
 
   const StageContext& stage_;
   const Position& position_;

@@ -254,8 +254,7 @@ int live_registers(const Region& region) {
 // Where blocks stay and spill, most of a domain arrives while the first phase goes over it: exponentials cost no time there. Of moments
 // mean and deviations in one exchange save waiting for each other, but take more instructions to put together, which f32 of long rows has
 // time for: layer_norm of 65536 f32 took 0.55 ms so and 0.57 otherwise, but of 30522 bf16 0.62 and 0.60, of 1000 bf16 0.69 and 0.50 (H200,
-// 2026-11). Of exponentials a gang takes those
-// of each thread's own maximum, for one exchange.
+// 2026-11). Of exponentials a gang takes those of each thread's own maximum, for one exchange.
 const Region& Forms::of(const Schedule& s) const {
   constexpr std::int64_t kElements = 32;  // of a thread
   if (s.gang > 1) return exponentials_ && exchanges_of(*exponentials_) == 1 ? *exponentials_ : region_;

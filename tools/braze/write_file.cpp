@@ -8,20 +8,12 @@
 
 #include "ir/npy.h"
 #include "support/error.h"
+#include "support/output_path.h"
 
 namespace bz::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What a link points to, which need not be there.
-std::string target_of(fs::path path) {
-  constexpr int kMostLinks = 40;
-  std::error_code error;
-  for (int links = 0; links < kMostLinks && fs::is_symlink(path, error); ++links)
-    path = path.parent_path() / fs::read_symlink(path, error);
-  return path.string();
-}
 
 // Files under temporary names, which are removed unless they were given their own.
 class Pending {
@@ -34,13 +26,10 @@ class Pending {
     for (const auto& [temporary, path] : files_) fs::remove(temporary, ignored);
   }
 
-  // The temporary name for a file. What is there and is none, such as a pipe, is written to as it is, and what a link points to is
-  // replaced, not the link.
+  // The temporary name for a file, or of what is there and is none the name.
   std::string add(const std::string& name) {
-    std::error_code error;
-    if (fs::exists(name, error) && !fs::is_regular_file(name, error) && !fs::is_directory(name, error))
-      return name;
-    const std::string path = target_of(name);
+    if (is_written_in_place(name)) return name;
+    const std::string path = target_of_link(name);
     return files_.emplace_back(fmt::format("{}.{}-{}.part", path, getpid(), files_.size()), path).first;
   }
   void commit() {
