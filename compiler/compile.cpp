@@ -200,11 +200,13 @@ Compilation compile(const ir::Graph& graph, const CompileOptions& options) {
   c.cuts = std::move(fusion.cuts);
   c.recomputed = std::move(fusion.recomputed);
   std::vector<Group> groups = timed(c.times, kGroup, [&] {
-    // A schedule by hand may ask for a queue.
-    const Join join = is_disabled(options, kGroup)                           ? Join::no
-                      : options.schedule.find("queue=") != std::string::npos ? Join::queues
-                                                                             : Join::yes;
-    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts, join);
+    const auto wish = [&](const std::string& name) -> std::optional<bool> {
+      std::set<std::string> named;
+      const std::string text = schedule_for(options.schedule, name, named);
+      return text.empty() ? std::nullopt : std::optional(parse_schedule(text).queue > 0);
+    };
+    return group(std::move(fusion.regions), c.simplified, options.target, c.cuts,
+                 is_disabled(options, kGroup) ? Join::no : Join::yes, wish);
   });
 
   std::vector<std::vector<Binding>> bindings;

@@ -41,8 +41,8 @@ constexpr double kQueueLaunches = 10;
 class Grouper {
  public:
   Grouper(std::vector<Region> regions, const ir::Graph& graph, const Target& target, std::vector<Cut>& cuts,
-          Join how)
-      : regions_(std::move(regions)), graph_(graph), target_(target), cuts_(cuts), join_(how) {}
+          Join how, const QueueWish& wish)
+      : regions_(std::move(regions)), graph_(graph), target_(target), cuts_(cuts), join_(how), wish_(wish) {}
 
   std::vector<Group> run() {
     for (std::size_t i = 0; i < regions_.size(); ++i) {
@@ -470,6 +470,18 @@ class Grouper {
     return best;
   }
 
+  // Whether a schedule by hand asks for a queue of all of them: for one, and for none that there is none.
+  bool is_wished(const Team& team) {
+    if (!wish_ || team.size() == 1) return false;
+    bool wished = false;
+    for (const int m : team.members) {
+      const std::optional<bool> wish = wish_(region(m).name);
+      if (wish == false) return false;
+      wished = wished || wish.has_value();
+    }
+    return wished;
+  }
+
   // Decides on the number of blocks of a team, or on a queue. Returns why no kernel for all is faster than what they take apart, ""
   // when one is.
   std::string choose_form(double apart, Team& joined) {
@@ -495,7 +507,7 @@ class Grouper {
     const double s = q.seconds(lag);
     const bool waits = (!q.cached(lag) && 2 * lag < kLags * least_lag) || 2 * lag < ahead(joined);
     const bool pays = s < kQueueMargin * apart && s > kQueueLaunches * kLaunchSeconds && !waits;
-    if (join_ == Join::queues || (pays && (!best || s < *best))) {
+    if (is_wished(joined) || (pays && (!best || s < *best))) {
       joined.queue = lag;
       joined.queued = q;
       joined.cluster = 1;
@@ -584,6 +596,7 @@ class Grouper {
   const Target& target_;
   std::vector<Cut>& cuts_;
   Join join_;
+  const QueueWish& wish_;
   std::vector<Team> teams_;  // by the region that began them
   std::vector<int> home_;    // by region: its team
   std::map<NodeId, int> owner_;
@@ -593,8 +606,8 @@ class Grouper {
 }  // namespace
 
 std::vector<Group> group(std::vector<Region> regions, const ir::Graph& graph, const Target& target,
-                         std::vector<Cut>& cuts, Join join) {
-  return Grouper(std::move(regions), graph, target, cuts, join).run();
+                         std::vector<Cut>& cuts, Join join, const QueueWish& wish) {
+  return Grouper(std::move(regions), graph, target, cuts, join, wish).run();
 }
 
 }  // namespace bz::compiler

@@ -22,6 +22,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,13 +80,14 @@ struct Group {
 };
 
 enum class Join : std::uint8_t {
-  no,      // each region is a kernel
-  yes,     // where it saves time
-  queues,  // the same, and a queue wherever there can be one
+  no,   // each region is a kernel
+  yes,  // where it saves time
 };
+// Whether a schedule by hand for the region of that name asks for a queue; nullopt where there is none for it.
+using QueueWish = std::function<std::optional<bool>(const std::string& name)>;
 // Joins regions where that saves reading again more than it costs in idle multiprocessors. Takes the regions in the order
 // they may run; explains in `cuts` why an edge between two kernels could not become a table.
 std::vector<Group> group(std::vector<Region> regions, const ir::Graph& graph, const Target& target,
-                         std::vector<Cut>& cuts, Join join);
+                         std::vector<Cut>& cuts, Join join, const QueueWish& wish = {});
 
 }  // namespace bz::compiler

@@ -306,4 +306,26 @@ TEST_CASE("large samples are a queue where one stage computes while another read
   REQUIRE(norm.kernels.size() == 1);
   CHECK(norm.kernels[0].group.queue == 1);
   CHECK(norm.kernels[0].group.stages.size() == 3);
+  // Statistics of channels, which are put together for groups of them. The schedule as it is printed asks for the same queue, of samples.
+  const std::string parts =
+      "graph t { %x = input f32[128, 64, 126, 126] %m = mean %x {axes = [2, 3]} %v = var %x {axes = [2, 3]}"
+      " %m4 = reshape %m {shape = [128, 16, 4]} %v4 = reshape %v {shape = [128, 16, 4]}"
+      " %gm = mean %m4 {axes = [2], keepdims = true} %g1 = mean %v4 {axes = [2], keepdims = true}"
+      " %g2 = var %m4 {axes = [2], keepdims = true} %gv = add %g1, %g2 %rs = rsqrt %gv"
+      " %x5 = reshape %x {shape = [128, 16, 4, 126, 126]} %gm5 = reshape %gm {shape = [128, 16, 1, 1, 1]}"
+      " %rs5 = reshape %rs {shape = [128, 16, 1, 1, 1]} %d = sub %x5, %gm5 %e = mul %d, %rs5"
+      " %f = reshape %e {shape = [128, 64, 126, 126]} %t = tanh %f %h = hardswish %t %r = add %x, %h"
+      " %y = logsumexp %r {axes = [1]} output %y }";
+  const Compilation chosen = kernels(parts, "sm_90");
+  REQUIRE(chosen.kernels.size() == 1);
+  const Group& group = chosen.kernels[0].group;
+  REQUIRE(group.queue > 0);
+  std::string printed;
+  for (std::size_t i = 0; i < group.stages.size(); ++i)
+    printed +=
+        fmt::format("{}: {}; ", group.stages[i].name, to_string(chosen.kernels[0].choices[i].schedule));
+  const Compilation again = kernels(parts, "sm_90", printed);
+  REQUIRE(again.kernels.size() == 1);
+  CHECK(again.kernels[0].group.teams() == 128);
+  CHECK(again.kernels[0].group.ticket_blocks == group.ticket_blocks);
 }
