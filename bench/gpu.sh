@@ -50,6 +50,7 @@ tests/golden/bf16_logsumexp.braze --size R=400 --size D=5003
 log_softmax_rows --size R=5 --size D=1048576
 tests/fusion/bf16_layer_norm.braze --size R=70 --size D=65536
 tests/fusion/bf16_layer_norm.braze --size R=200 --size D=8191 --schedule=lanes=reduced,vector=8,reduced=64,unroll=8,gang=4,prefetch=2,parameters=registers,keep=shared
+hand_written_softmax --size R=64 --size D=4098 --schedule=lanes=reduced,vector=4,reduced=64,unroll=2,gang=4,lag=2,prefetch=2,align=32,keep=shared
 tests/golden/gang_legs.braze --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,gang=8,lag=2,prefetch=2,keep=shared
 hand_written_softmax --size R=9 --size D=1048576
 tests/golden/bf16_rows.braze --size R=104 --size D=65535

@@ -150,7 +150,7 @@ std::string launch(const CompiledKernel& k) {
       (k.group.staged() ? k.group.teams() : extent_of(k.group.stages[0], s).blocks) * cluster;
   return fmt::format(
       "{}{} block{} of {} threads{}", s.prefetch > 0 ? "up to " : "", blocks, blocks == 1 ? "" : "s",
-      threads_of_block(s),
+      threads_of_block(k.group.stages[0], s),
       cluster == 1 ? "" : fmt::format(", {} of {}", s.gang > 1 ? "gangs" : "clusters", cluster));
 }
 

@@ -259,7 +259,7 @@ struct Kernel {
   std::vector<std::string> vars;  // names of index variables by id; vars[0] is "lane"
   std::int64_t grid = 1;
   int block = 1;
-  int cluster = 1;          // consecutive blocks that run side by side
+  int cluster = 1;          // blocks that run side by side, consecutive ones but in a gang
   bool gang = false;        // anywhere on the device, not as a cluster of its hardware
   int blocks_together = 1;  // on a multiprocessor, wanted: bounds the registers of a thread
   bool synchronizes = false;

@@ -31,7 +31,7 @@ struct PlanKernel {
   int block = 1;               // threads, at most 1024
   int shared_bytes = 0;        // dynamic shared memory
   bool synchronizes = false;   // has barriers or shuffles: its threads must run side by side
-  int cluster = 1;    // consecutive blocks that run side by side and reach each other's shared memory
+  int cluster = 1;    // blocks that run side by side; consecutive ones reach each other's shared memory
   bool gang = false;  // anywhere on the device, without shared memory of their own
   bool persistent =
       false;      // its blocks take turns: any number of clusters does all the work, that is a multiple of

@@ -37,7 +37,8 @@
 //   void @bz.pause(i32 looked)             some time; where `looked` is 1, until there may be something new since it looked
 //
 // A cluster is PlanKernel::cluster consecutive blocks that run side by side; block i has the rank i % cluster in it. Where
-// PlanKernel::gang says so, they are anywhere on the device and share no memory of their own: they only post and peek.
+// PlanKernel::gang says so, they are anywhere on the device and share no memory of their own: they only post and peek. Where
+// n gangs are launched, block i is in number i % n, with the rank i / n.
 //
 // Kernels are `void @name(ptr addrspace(1), ...)`, one pointer for each PlanKernel argument. Global memory is address
 // space 1, shared memory address space 3. Bool is stored as i8 0 or 1. bf16 is stored as i16. A block's threads are

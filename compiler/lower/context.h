@@ -70,6 +70,7 @@ struct StageContext {
   const Schedule& schedule;
   const StagePlace& place;
   Extent extent;
+  std::int64_t first_vector = 0;  // of the thread: it has `extent.vectors` from this one on
   Index lane;
   Index share;  // of a domain that a cluster shares: the block's rank
 

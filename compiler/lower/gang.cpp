@@ -4,12 +4,14 @@
 #include <array>
 
 #include "compiler/lower/phases.h"
+#include "compiler/lower/values.h"
 #include "compiler/schedule/gang.h"
 
 namespace bz::compiler {
 namespace {
 
-// Beside the threads of the schedule there are two warps that exchange: one posts, the other collects.
+// Beside the threads of the schedule there are two warps that exchange: one posts, the other collects. Where domains begin anywhere and have a few vectors
+// more than those threads the same number of, a third warp of the gang's first block has these.
 class GangLowering {
  public:
   explicit GangLowering(const StageContext& stage)
@@ -22,9 +24,13 @@ class GangLowering {
         warp_place_(with_thread(stage.place, lane_)),
         main_(stage.kernel, stage.region, s_, main_place_),
         warp_(stage.kernel, stage.region, s_, warp_place_),
+        few_(warp_),
         states_(main_),
         domains_(stage.extent.blocks),
-        place_elements_(vectors_ahead(stage.region, s_) * s_.vector * threads_of(s_)) {
+        place_elements_(gang_elements(stage.region, s_)),
+        threads_(gang_threads(stage.region, s_)) {
+    few_.first_vector = few_.extent.vectors;
+    few_.extent.vectors = few_.extent.groups = few_.extent.together = few_.extent.rest = 1;
     for (std::size_t a = 0; a < gang_.arrays.size(); ++a)
       rings_.push_back(b_.array(main_.array_name("ring", a), gang_.arrays[a].dtype,
                                 gang_.arrays[a].places * place_elements_, kernel::Space::shared));
@@ -34,30 +40,41 @@ class GangLowering {
         return b_.array(main_.array_name(name, r, c), states_.dtypes(r)[c], count, kernel::Space::shared);
       };
       if (const int places = places_of(r); places > 0)
-        found_[r].push_back(states(exchanges ? "total" : "own", places * (exchanges ? 1 : threads_of(s_))));
-      if (exchanges) parts_[r].push_back(states("part", kGangParts * threads_of(s_)));
+        found_[r].push_back(states(exchanges ? "total" : "own", places * (exchanges ? 1 : threads_)));
+      if (exchanges) parts_[r].push_back(states("part", kGangParts * threads_));
     });
+    for (const std::vector<ExprId>& of_leg : gang_.given) {
+      std::map<ExprId, kernel::ArrayId>& arrays = given_.emplace_back();
+      for (const ExprId id : of_leg)
+        arrays[id] =
+            b_.array(main_.array_name("given", id), main_.expr(id).dtype, kGangGiven, kernel::Space::shared);
+    }
     if (s_.parameters == Parameters::memory) return;
     const bool own = s_.parameters == Parameters::registers;
     for (const ExprId id : parameter_loads(stage.region, s_)) {
+      const std::int64_t elements = vectors_ahead(main_.region, s_) * s_.vector;
       parameters_[id] = {b_.array(main_.array_name("parameter", id), kept_dtype(main_.region, id),
-                                  own ? place_elements_ / threads_of(s_) : place_elements_,
+                                  own ? elements : elements * threads_of(s_),
                                   own ? kernel::Space::registers : kernel::Space::shared),
                          Index(0), own};
+      if (!main_.extent.few) continue;
+      few_parameters_[id] = {b_.array(main_.array_name("few", id), kept_dtype(main_.region, id), s_.vector,
+                                      kernel::Space::registers),
+                             Index(0), true};
     }
   }
 
   void run() {
     const IndexVar teams = b_.teams("teams", domains_);
-    in_main([&] {
+    in_all([&](const StageContext& stage) {
       b_.comment("the first of what is read ahead");
       for (int k = 0; k < s_.prefetch - 1; ++k) {
         const Index domain = Index::var(main_.place.team) + Index::var(teams) * k;
-        if_there(domain, [&](const Position& position) { copy(position, Index(k)); });
+        if_there(stage, domain, [&](const Position& position) { copy(stage, position, Index(k)); });
         b_.commit();
       }
       if (parameters_.empty()) return;
-      if_there(Index::var(main_.place.team), [&](const Position& position) { load_parameters(position); });
+      if_there(stage, Index::var(main_.place.team), [&](const Position& p) { load_parameters(stage, p); });
     });
     const int after = gang_.turns;
     const IndexVar turn = b_.var("turn", (after + 1) * domains_), round = b_.var("round", domains_ + after),
@@ -69,18 +86,20 @@ class GangLowering {
  private:
   using ByReduction = Exchange::ByReduction;
   using Arrays = std::map<int, std::vector<kernel::ArrayId>>;  // by reduction
-  static constexpr int kWarp = kGangThreads / 2;
+  static constexpr int kWarp = kGangWarp;
 
   static StagePlace with_thread(StagePlace place, const IndexVar& thread) {
     place.thread_reduced = Index::var(thread);
     return place;
   }
 
+  // In all threads that go over domains. `body(stage)`: where they find themselves.
   template <class F>
-  void in_main(F&& body) {
-    b_.when(b_.inside({{thread_, 0, threads_of(s_)}}), body);
+  void in_all(F&& body) {
+    b_.when(b_.inside({{thread_, 0, threads_of(s_)}}), [&] { body(main_); });
+    if (main_.extent.few) in_warp(Role::has_few, [&] { body(few_); });
   }
-  enum class Role : std::uint8_t { posts, collects };
+  enum class Role : std::uint8_t { posts, collects, has_few };
   template <class F>
   void in_warp(Role role, F&& body) {
     const int first = threads_of(s_) + static_cast<int>(role) * kWarp;
@@ -91,19 +110,19 @@ class GangLowering {
   int back(int leg) const { return turns_of_leg(s_) * leg; }
 
   void one(const Index& turn, const Index& round, const Index& teams) {
-    in_main([&] {
+    in_all([&](const StageContext& stage) {
       for (int leg = gang_.legs - 1; leg > 0; --leg)
-        if_there(turn - teams * back(leg), [&](const Position& p) { main_leg(leg, p, round); });
-      if_there(turn + teams * (s_.prefetch - 1),
-               [&](const Position& position) { copy(position, round + Index(s_.prefetch - 1)); });
+        if_there(stage, turn - teams * back(leg), [&](const Position& p) { go_over(stage, leg, p, round); });
+      if_there(stage, turn + teams * (s_.prefetch - 1),
+               [&](const Position& p) { copy(stage, p, round + Index(s_.prefetch - 1)); });
       b_.commit();
       b_.await(s_.prefetch - 1);
-      if_there(turn, [&](const Position& p) { main_leg(0, p, round); });
+      if_there(stage, turn, [&](const Position& p) { go_over(stage, 0, p, round); });
     });
     in_warp(Role::collects, [&] {
       for (int leg = 1; leg < gang_.legs; ++leg) {
         // What the leg will need in the next turn.
-        b_.when(b_.inside({{turn - teams * (back(leg) - 1), 0, domains_}}), [&] { collect(leg, round); });
+        if_there(warp_, turn - teams * (back(leg) - 1), [&](const Position& p) { collect(leg, p, round); });
       }
     });
     b_.barrier(kernel::Scope::block);
@@ -114,22 +133,26 @@ class GangLowering {
   }
 
   // Leaves what the thread has found to be posted: the threads that do that have time to put it together.
-  void main_leg(int leg, const Position& position, const Index& round) {
-    const Index number = round - Index(back(leg));
+  void go_over(const StageContext& stage, int leg, const Position& position, const Index& round) {
+    const Index number = round - Index(back(leg)), thread = thread_of(stage);
     ByReduction results;
     for (const auto& [r, arrays] : found_) {
       if (leg_of(r) < leg && leg <= gang_.last[static_cast<std::size_t>(r)])
-        results[r] = states_.get(states_.dtypes(r), arrays, found_at(r, number));
+        results[r] = states_.get(states_.dtypes(r), arrays, found_at(r, number, thread));
     }
-    for (const auto& [r, state] : lower_leg(main_, position, phases_of(leg, number), results)) {
+    Memo given;
+    for (const auto& [id, array] : given_[static_cast<std::size_t>(leg)])
+      given[id] = b_.get(array, place_of(number, kGangGiven), main_.expr(id).dtype);
+    const Leg phases = phases_of(leg, number, parameters_of(stage));
+    for (const auto& [r, state] : lower_leg(stage, position, phases, std::move(given), results)) {
       if (main_.reduction(r).exchanges())
-        states_.set(parts_.at(r), state, part_at(round, main_.place.thread_reduced));
+        states_.set(parts_.at(r), state, part_at(round, thread));
       else if (found_.contains(r))
-        states_.set(found_.at(r), state, found_at(r, number));
+        states_.set(found_.at(r), state, found_at(r, number, thread));
     }
   }
 
-  Leg phases_of(int leg, const Index& number) const {
+  Leg phases_of(int leg, const Index& number, const Held& parameters) const {
     Leg phases{region_phases(), 0, {}, {}};
     for (int p = 0; p < region_phases(); ++p) {
       const auto i = static_cast<std::size_t>(p);
@@ -138,7 +161,7 @@ class GangLowering {
         added = held_in(gang_.held[i + 1], number);
         std::erase_if(added, [&](const auto& one) { return held.contains(one.first); });
       }
-      held.insert(parameters_.begin(), parameters_.end());
+      held.insert(parameters.begin(), parameters.end());
       phases.held.push_back(std::move(held));
       phases.added.push_back(std::move(added));
       if (gang_.leg[i] != leg) continue;
@@ -148,8 +171,9 @@ class GangLowering {
     return phases;
   }
 
-  // What all blocks of the gang have found for a leg, a lag of turns ago: each lane that of some of them.
-  void collect(int leg, const Index& round) {
+  // What all blocks of the gang have found for a leg, a lag of turns ago: each lane that of some of them. One thread makes of it what is
+  // given to all.
+  void collect(int leg, const Position& position, const Index& round) {
     b_.comment(fmt::format("what all have found for leg {}", leg));
     const int blocks = std::min(s_.gang, kWarp);
     const int each = std::max(1, s_.gang / kWarp);  // blocks of a lane
@@ -182,9 +206,16 @@ class GangLowering {
       for (const auto& [r, of] : one) states[r] = states_.get(states_.dtypes(r), of);
     }
     const ByReduction all = Exchange(warp_).across_lanes(of_lane);
+    const Index number = round - Index(back(leg) - 1);
     b_.when(b_.inside({{Index::var(lane_), 0, 1}}), [&] {
-      for (const auto& [r, state] : all)
-        states_.set(found_.at(r), state, found_at(r, round - Index(back(leg) - 1)));
+      Values values(warp_, position);
+      for (const auto& [r, state] : all) {
+        if (found_.contains(r)) states_.set(found_.at(r), state, found_at(r, number, Index(0)));
+        values.set_result(r, state);
+      }
+      values.compute_once(values.needs(gang_.given[static_cast<std::size_t>(leg)], {}, nullptr));
+      for (const auto& [id, array] : given_[static_cast<std::size_t>(leg)])
+        b_.set(array, place_of(number, kGangGiven), values.of(id, nullptr));
     });
   }
 
@@ -192,7 +223,7 @@ class GangLowering {
   void post(int leg, const Index& round) {
     b_.comment(fmt::format("what the block has found in leg {}", leg));
     std::vector<ByReduction> of_lane;
-    for (int first = 0; first < threads_of(s_); first += kWarp) {
+    for (int first = 0; first < threads_; first += kWarp) {
       ByReduction& states = of_lane.emplace_back();
       for (const auto& [r, arrays] : parts_) {
         if (leg_of(r) == leg)
@@ -212,10 +243,10 @@ class GangLowering {
   }
 
   template <class F>
-  void if_there(const Index& domain, F&& body) {
+  void if_there(const StageContext& stage, const Index& domain, F&& body) {
     b_.when(b_.inside({{domain, 0, domains_}}), [&] {
       const IndexVar d = b_.let("domain", domains_, domain);
-      body(Position(main_, Index::var(d)));
+      body(Position(stage, Index::var(d)));
     });
   }
 
@@ -232,20 +263,23 @@ class GangLowering {
     return held;
   }
 
-  void copy(const Position& position, const Index& number) {
+  void copy(const StageContext& stage, const Position& position, const Index& number) {
     const Held loads = held_in(gang_.held[0], number);
-    for (std::int64_t i = 0; i < vectors_ahead(main_.region, s_); ++i) {
+    for (std::int64_t i = 0; i < stage.extent.vectors; ++i) {
       Step step = position.step(Index(i), !position.is_inside(i));
-      start_copies(main_, position, loads, step);
+      start_copies(stage, position, loads, step);
     }
   }
 
-  void load_parameters(const Position& position) {
-    for (std::int64_t i = 0; i < vectors_ahead(main_.region, s_); ++i) {
+  const Held& parameters_of(const StageContext& stage) const {
+    return &stage == &main_ ? parameters_ : few_parameters_;
+  }
+  void load_parameters(const StageContext& stage, const Position& position) {
+    for (std::int64_t i = 0; i < stage.extent.vectors; ++i) {
       Step step = position.step(Index(i), !position.is_inside(i));
-      for (const auto& [id, in] : parameters_) {
-        b_.at(main_.expr(id).node);
-        b_.set(in.array, in.at(step), load_value(main_, position, main_.expr(id), &step));
+      for (const auto& [id, in] : parameters_of(stage)) {
+        b_.at(stage.expr(id).node);
+        b_.set(in.array, in.at(step), load_value(stage, position, stage.expr(id), &step));
       }
     }
   }
@@ -265,15 +299,18 @@ class GangLowering {
   int leg_of(int r) const { return gang_.leg[static_cast<std::size_t>(main_.reduction(r).phase)]; }
   bool is_for(int leg, int r) const { return main_.reduction(r).exchanges() && leg_of(r) + 1 == leg; }
   int places_of(int r) const { return gang_.places[static_cast<std::size_t>(r)]; }
+  Index thread_of(const StageContext& stage) const {
+    return &stage == &main_ ? main_.place.thread_reduced : Index::var(lane_) + Index(threads_of(s_));
+  }
   // Of the result of a reduction: one for all threads, or one of each.
-  Index found_at(int r, const Index& number) const {
+  Index found_at(int r, const Index& number, const Index& thread) const {
     const Index place = place_of(number, places_of(r));
-    return main_.reduction(r).exchanges() ? place : place * threads_of(s_) + main_.place.thread_reduced;
+    return main_.reduction(r).exchanges() ? place : place * threads_ + thread;
   }
 
   // Of what a thread has found.
   Index part_at(const Index& round, const Index& thread) const {
-    return mod(round, kGangParts) * threads_of(s_) + thread;
+    return mod(round, kGangParts) * threads_ + thread;
   }
 
   // Runs `body(reduction, component)`.
@@ -310,13 +347,15 @@ class GangLowering {
   StagePlace main_place_;
   IndexVar lane_;
   StagePlace warp_place_;
-  StageContext main_, warp_;
+  StageContext main_, warp_, few_;
   States states_;
   std::int64_t domains_;
   std::int64_t place_elements_;  // of a place of the ring
+  int threads_;                  // that go over domains
   std::vector<kernel::ArrayId> rings_;
-  Held parameters_;
-  Arrays found_;  // what later legs need of reductions
+  Held parameters_, few_parameters_;
+  std::vector<std::map<ExprId, kernel::ArrayId>> given_;  // by leg
+  Arrays found_;                                          // what later legs need of reductions
   Arrays parts_;  // what threads have found that is exchanged, of this turn and the one before
 };
 

@@ -46,7 +46,7 @@ class Lowering {
         k.apart = static_cast<int>(gangs_apart(group_.stages[0], first));
     }
     k.grid = teams * k.cluster;
-    k.block = threads_of_block(first);
+    k.block = threads_of_block(group_.stages[0], first);
     add_memory();
     if (k.gang) add_slots(teams * slots_of(group_.stages[0], first));
 
@@ -128,8 +128,9 @@ class Lowering {
       const Schedule& s = schedules_[0];
       place.team = team;
       const IndexVar kept = b_.var("tk", s.threads_kept),
-                     reduced = b_.var(s.gang > 1 ? "t" : "tr",
-                                      s.threads_reduced + threads_of_block(s) - threads_of(s));
+                     reduced =
+                         b_.var(s.gang > 1 ? "t" : "tr",
+                                s.threads_reduced + threads_of_block(group_.stages[0], s) - threads_of(s));
       place.thread_kept = Index::var(kept);
       place.thread_reduced = Index::var(reduced);
       // The threads that run along contiguous memory are neighbours: the inner loop.

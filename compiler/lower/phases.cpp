@@ -35,7 +35,8 @@ class PhaseLowering {
     values_.know(ahead->once());
   }
 
-  std::map<int, Handles> run(const Leg& leg, const std::map<int, Handles>& results) {
+  std::map<int, Handles> run(const Leg& leg, Memo known, const std::map<int, Handles>& results) {
+    values_.know(std::move(known));
     for (const auto& [r, state] : results) values_.set_result(r, state);
     std::map<int, Handles> found;
     for (int p = leg.first; p < leg.end; ++p) {
@@ -46,7 +47,8 @@ class PhaseLowering {
         found[r] = std::move(state);
       }
     }
-    if (leg.end == region_.phases()) store_once();
+    // By those who have the domain's first vectors.
+    if (leg.end == region_.phases() && stage_.first_vector == 0) store_once();
     return found;
   }
 
@@ -330,8 +332,8 @@ void lower_phases(const StageContext& stage, const Position& position, Exchange&
 }
 
 std::map<int, Handles> lower_leg(const StageContext& stage, const Position& position, const Leg& leg,
-                                 const std::map<int, Handles>& results) {
-  return PhaseLowering(stage, position, nullptr, nullptr).run(leg, results);
+                                 Memo known, const std::map<int, Handles>& results) {
+  return PhaseLowering(stage, position, nullptr, nullptr).run(leg, std::move(known), results);
 }
 
 }  // namespace bz::compiler

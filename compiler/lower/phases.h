@@ -16,8 +16,9 @@ struct Leg {
   // By phase: what shared memory has when it begins, and what it has to put there for later ones.
   std::vector<Held> held, added;
 };
-// With the results of earlier reductions, by number: those of the leg's own, what has to be exchanged as the thread has reduced it.
+// With what the domain has once that is known, and results of earlier reductions, by number: those of the leg's own, what has to be
+// exchanged as the thread has reduced it.
 std::map<int, Handles> lower_leg(const StageContext& stage, const Position& position, const Leg& leg,
-                                 const std::map<int, Handles>& results);
+                                 Memo known, const std::map<int, Handles>& results);
 
 }  // namespace bz::compiler

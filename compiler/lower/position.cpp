@@ -60,7 +60,8 @@ Step Position::step(const Index& vector, bool masked) const {
   const Region& region = stage_.region;
   const Schedule& s = stage_.schedule;
   Step step;
-  Index flat = (vector * sharing(s) + stage_.share) * s.threads_reduced + stage_.place.thread_reduced;
+  Index flat = ((vector + Index(stage_.first_vector)) * sharing(s) + stage_.share) * s.threads_reduced +
+               stage_.place.thread_reduced;
   // One question for a vector that is inside as a whole or not at all, else one for each lane.
   Index bound = flat;
   if (s.lanes_reduced) {
@@ -73,7 +74,8 @@ Step Position::step(const Index& vector, bool masked) const {
   spread(region.reduced, flat, step.reduced);
   const std::int64_t room = s.prefetch > 0 ? vectors_ahead(region, s) : stage_.extent.groups * s.unroll;
   step.own = vector * s.vector + stage_.lane;
-  step.slot = slot(s.prefetch > 0 ? mod(vector, room) : vector, room);
+  step.slot =
+      slot(s.prefetch > 0 && s.gang == 1 ? mod(vector, room) : vector + Index(stage_.first_vector), room);
   return step;
 }
 
@@ -92,6 +94,7 @@ std::vector<Step> Position::steps_of(const Index& group, bool masked, std::int64
 }
 
 bool Position::is_inside(std::int64_t i) const {
+  i += stage_.first_vector;
   return (i > 0 || !stage_.extent.shifted) && (i + 1) * elements_of_vector() <= stage_.region.domain_size();
 }
 

@@ -138,9 +138,9 @@ std::vector<Schedule> column_candidates(const Region& region, const Target& targ
 }
 
 // Long rows by gangs, of which each block has about as much as it moves while what it has found goes to the others and back. Shares of the
-// copy speed, by clusters and so: of 2^20 f32 layer_norm 64 and 97 %, rms_norm 76 and 97, log_softmax 85 and 98, softmax 81 and 88; of
-// 262144 layer_norm 85 and 97, rms_norm 92 and 97; of 393216 layer_norm 82 and 95; of 65535 layer_norm 80 and 88. Of bf16: layer_norm of
-// 65536 88 and 92, of 262144 89 and 92, of 393216 78 and 93, of 2^20 69 and 93, of 65535 70 and 84; log_softmax of 262144 93 and 95, of
+// copy speed, by clusters and so: of 2^20 f32 layer_norm 64 and 97 %, rms_norm 76 and 97, log_softmax 85 and 98, softmax 81 and 92; of
+// 262144 layer_norm 85 and 97, rms_norm 92 and 97; of 393216 layer_norm 82 and 95; of 65535 layer_norm 80 and 92. Of bf16: layer_norm of
+// 65536 88 and 92, of 262144 89 and 92, of 393216 78 and 93, of 2^20 69 and 93, of 65535 70 and 90, of 30522 84 and 89; log_softmax of 262144 93 and 95, of
 // 393216 91 and 95, of 2^20 82 and 96; rms_norm of 262144 93 and 95, of 2^20 84 and 98. But softmax of bf16, whose exponentials would be
 // taken twice, 73 and 74 of 2^20 and 85 and 74 of 262144 (H200, 2026-11).
 class GangCandidate {
@@ -178,6 +178,11 @@ class GangCandidate {
         return std::nullopt;
       }
     }
+    if (s_.parameters != Parameters::memory) {
+      // Even where registers leave room for one block.
+      while (s_.align > kVectorBytes && gangs_apart(region_, s_) * s_.gang > target_.multiprocessors)
+        s_.align /= 2;
+    }
     return s_;
   }
 
@@ -213,19 +218,25 @@ class GangCandidate {
       s_.threads_reduced = 256;
       return bytes_ >= 192 * kKiB;
     }
-    if (divide(32 * kKiB)) {
+    if (bytes_ >= 128 * kKiB && divide(32 * kKiB)) {
       s_.unroll = 8;
       s_.lag = 2;  // beside two parameters there is no room for more
-      return bytes_ >= 128 * kKiB;
+      return true;
+    }
+    s_.unroll = 4;
+    if (!aligned_ && bytes_ >= 96 * kKiB) {
+      divide(32 * kKiB);
+      s_.threads_reduced = 256;
+      s_.lag = 2;
+      return true;
     }
     divide(16 * kKiB);
-    s_.unroll = 4;
-    if (!aligned_) {
+    if (bytes_ < 512 * kKiB) {
       s_.lag = 2;
-      return bytes_ >= 96 * kKiB;
+      return bytes_ >= 56 * kKiB && bytes_ <= 64 * kKiB;
     }
     s_.prefetch = 4;
-    return bytes_ >= 512 * kKiB;
+    return true;
   }
 
   bool exponentials() {
@@ -235,6 +246,8 @@ class GangCandidate {
     if (!aligned_ || (narrow_ && again) || bytes_ < (narrow_ ? 512 : 4096) * kKiB) return false;
     divide((narrow_ ? 16 : 32) * kKiB);
     if (!narrow_) s_.threads_reduced = again ? 512 : 256;
+    // Little code, which all warps go through again and again; but parameters stay in registers where all vectors are handled together.
+    if (again && parameter_loads(region_, s_).empty()) s_.unroll = 2;
     return true;
   }
 

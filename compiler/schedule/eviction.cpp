@@ -31,7 +31,6 @@ bool is_along_lanes(const Region& region, const Schedule& s, const Expr& load) {
 }
 
 bool is_streamed(const Region& region, const Schedule& s, const Expr& load) {
-  constexpr int kVectorBytes = 16;
   return is_along_lanes(region, s, load) && moves_with_domain(region, load) &&
          s.vector * size_of(load.stored) == kVectorBytes && aligned_start(region, s) == Index(0) &&
          (s.keep != Keep::nothing || region.phases() == 1);

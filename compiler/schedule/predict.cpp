@@ -47,7 +47,8 @@ double used(const Region& region, const Schedule& s, const Extent& e) {
       s.keep == Keep::registers || s.prefetch > 0 ? e.vectors : (e.groups - 1) * e.together + e.rest;
   const double all = static_cast<double>(vectors * (e.per_group / s.unroll)) *
                      static_cast<double>(e.blocks * e.rows_per_block);
-  return std::max(1.0, static_cast<double>(region.domain_size() * region.domains())) / std::max(1.0, all);
+  const double there = static_cast<double>(region.domain_size() * region.domains());
+  return std::min(1.0, std::max(1.0, there) / std::max(1.0, all));  // a few of a gang are beside those
 }
 
 // The share of vectors of a thread in which the domain may begin or end.
@@ -148,20 +149,29 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
   return all;
 }
 
+// Blocks that a multiprocessor has room for, however many registers they take.
+std::int64_t blocks_by_room(const Region& region, const Schedule& s, const Target& target) {
+  const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
+  const std::int64_t blocks =
+      std::min({std::int64_t{target.threads_per_multiprocessor} / threads_of_block(region, s),
+                target.shared_per_multiprocessor / shared, std::int64_t{target.blocks_per_multiprocessor}});
+  return std::max<std::int64_t>(1, blocks);
+}
+
 }  // namespace
 
 int resident_blocks(const Region& region, const Schedule& s, const Target& target) {
-  const std::int64_t threads = threads_of_block(s);
-  const std::int64_t shared = shared_bytes(region, s) + kSystemShared;
   const std::int64_t blocks =
-      std::min({target.threads_per_multiprocessor / threads, blocks_by_registers(region, s, target),
-                target.shared_per_multiprocessor / shared, std::int64_t{target.blocks_per_multiprocessor}});
+      std::min(blocks_by_room(region, s, target), blocks_by_registers(region, s, target));
   return static_cast<int>(std::max<std::int64_t>(1, blocks));
 }
 
+std::int64_t room_for_gangs(const Region& region, const Schedule& s, const Target& target) {
+  return std::int64_t{target.multiprocessors} * blocks_by_room(region, s, target) / s.gang;
+}
+
 std::int64_t gangs_at_once(const Region& region, const Schedule& s, const Target& target) {
-  const std::int64_t room =
-      std::int64_t{target.multiprocessors} * resident_blocks(region, s, target) / s.gang;
+  const std::int64_t room = room_for_gangs(region, s, target);
   const std::int64_t apart = s.parameters == Parameters::memory ? 1 : gangs_apart(region, s);
   return std::max<std::int64_t>(1, room / apart) * apart;
 }

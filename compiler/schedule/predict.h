@@ -20,7 +20,9 @@ namespace bz::compiler {
 
 // Blocks that a multiprocessor holds at once: by threads, registers and shared memory.
 int resident_blocks(const Region& region, const Schedule& s, const Target& target);
-// Gangs that the device has room for at once; at least one.
+// Gangs that shared memory and threads leave room for; the driver says how many of them registers allow.
+std::int64_t room_for_gangs(const Region& region, const Schedule& s, const Target& target);
+// So many are launched at most; at least one.
 std::int64_t gangs_at_once(const Region& region, const Schedule& s, const Target& target);
 
 // `region` in the form that the schedule wants. Seconds of a kernel, or of the stage that `bounds` describes.

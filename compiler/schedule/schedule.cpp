@@ -12,6 +12,7 @@
 #include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
 #include "compiler/schedule/gang.h"
+#include "compiler/schedule/predict.h"
 #include "compiler/schedule/spill.h"
 #include "compiler/schedule/tile.h"
 #include "support/error.h"
@@ -24,14 +25,14 @@ constexpr std::string_view kParameterNames[] = {"memory", "shared", "registers"}
 
 // `none`: 0 is a number too, and says that there is none.
 int parse_number(std::string_view key, std::string_view text, int most, bool none = false,
-                 bool power_of_two = true) {
+                 bool power_of_two = true, int least = 1) {
   if (none && text == "0") return 0;
   int n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > most ||
+  if (error != std::errc() || end != text.data() + text.size() || n < least || n > most ||
       (power_of_two && !std::has_single_bit(static_cast<unsigned>(n)))) {
-    throw Error(fmt::format("schedule: {}={} is not {}a {} from 1 to {}", key, text, none ? "0 or " : "",
-                            power_of_two ? "power of two" : "number", most));
+    throw Error(fmt::format("schedule: {}={} is not {}a {} from {} to {}", key, text, none ? "0 or " : "",
+                            power_of_two ? "power of two" : "number", least, most));
   }
   return n;
 }
@@ -94,7 +95,7 @@ Warps warps_of(const Schedule& s) {
 }
 
 std::string to_string(const Schedule& s) {
-  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}{}{}keep={}",
+  return fmt::format("lanes={},vector={},kept={},reduced={},unroll={},{}{}{}{}{}{}{}{}keep={}",
                      s.lanes_reduced ? "reduced" : "kept", s.vector, s.threads_kept, s.threads_reduced,
                      s.unroll, s.cluster == 1 ? "" : fmt::format("cluster={},", s.cluster),
                      s.gang == 1 ? "" : fmt::format("gang={},lag={},", s.gang, s.lag),
@@ -102,6 +103,7 @@ std::string to_string(const Schedule& s) {
                      s.parameters == Parameters::memory
                          ? ""
                          : fmt::format("parameters={},", kParameterNames[static_cast<int>(s.parameters)]),
+                     s.align == kLineBytes ? "" : fmt::format("align={},", s.align),
                      s.tile == 1 ? "" : fmt::format("tile={},", s.tile),
                      s.spill == 0 ? "" : fmt::format("spill={},", s.spill),
                      s.queue == 0 ? "" : fmt::format("queue={},", s.queue),
@@ -140,6 +142,8 @@ Schedule parse_schedule(std::string_view text) {
       s.prefetch = parse_number(key, value, 16, /*none=*/true);
     } else if (key == "parameters") {
       s.parameters = static_cast<Parameters>(parse_name(key, value, kParameterNames));
+    } else if (key == "align") {
+      s.align = parse_number(key, value, kLineBytes, /*none=*/false, /*power_of_two=*/true, kVectorBytes);
     } else if (key == "tile") {
       s.tile = parse_number(key, value, 128);
     } else if (key == "spill") {
@@ -151,7 +155,7 @@ Schedule parse_schedule(std::string_view text) {
     } else {
       throw Error(fmt::format(
           "schedule: unknown key '{}'; known are lanes, vector, kept, reduced, unroll, cluster, gang, lag, "
-          "prefetch, parameters, tile, spill, queue, keep",
+          "prefetch, parameters, align, tile, spill, queue, keep",
           key));
     }
   }
@@ -189,17 +193,14 @@ static Index domain_start(const Region& region) {
 
 // Neighbouring threads begin together where a line of memory does (of full vectors, of which it has eight), so that none is written in
 // halves: softmax of 30522 bf16 took 0.56 ms with vectors aligned alone, 0.51 so (H200, 2026-11). Not where short rows would need more
-// vectors for it.
+// vectors for it, nor where rows have to begin alike that follow each other by few gangs: then it is a part of a line.
 static std::int64_t aligned_elements(const Region& region, const Schedule& s) {
-  constexpr int kVectorsOfLine = 8;
   const std::int64_t together =
       std::int64_t{s.vector} * s.threads_reduced * sharing(s) * (s.keep == Keep::registers ? 1 : s.unroll);
   const auto count = [&](std::int64_t aligned) {
     return ceil_div(region.domain_size() + aligned - 1, together);
   };
-  // A sector of 32 bytes where rows that follow each other by few gangs have to begin alike.
-  const int most = s.gang > 1 ? kVectorsOfLine / 4 : kVectorsOfLine;
-  std::int64_t aligned = std::int64_t{s.vector} * std::min(s.threads_reduced, most);
+  std::int64_t aligned = std::int64_t{s.vector} * std::min(s.threads_reduced, s.align / kVectorBytes);
   while (aligned > s.vector && count(aligned) > count(s.vector)) aligned /= 2;
   return aligned;
 }
@@ -243,8 +244,15 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.shifted = !(aligned_start(region, s) == Index(0));
   const std::int64_t vector = s.lanes_reduced ? s.vector : 1;
   e.per_group = vector * s.threads_reduced * sharing(s) * s.unroll;
-  const std::int64_t reach = size + (e.shifted ? aligned_elements(region, s) - 1 : 0);
+  std::int64_t reach = size + (e.shifted ? aligned_elements(region, s) - 1 : 0);
   e.vectors = ceil_div(reach, e.per_group / s.unroll);
+  // Another warp of a gang's first block has the last vectors where it can take all of them: otherwise all would wait for the one that has them.
+  const std::int64_t few = reach - (e.vectors - 1) * (e.per_group / s.unroll);
+  if (s.gang > 1 && e.shifted && e.vectors > 1 && few <= vector * kGangWarp) {
+    e.few = true;
+    --e.vectors;
+    reach -= few;
+  }
   e.groups = ceil_div(reach, e.per_group);
   e.together = e.groups == 1 ? e.vectors : s.unroll;
   // Three of four vectors are handled as four: another form of the loop's body for them took ptxas 48 registers where it took 40, and
@@ -256,6 +264,11 @@ Extent extent_of(const Region& region, const Schedule& s) {
   e.first_full = e.shifted ? 1 : 0;
   e.end_full = std::max(e.first_full, size / e.per_group);
   return e;
+}
+
+int threads_of_block(const Region& region, const Schedule& s) {
+  if (s.gang == 1) return threads_of(s);
+  return threads_of(s) + (extent_of(region, s).few ? 3 : 2) * kGangWarp;
 }
 
 std::int64_t gangs_apart(const Region& region, const Schedule& s) {
@@ -325,9 +338,12 @@ static std::optional<std::string> refuse_parameters(const Region& region, const 
   if (s.spill > 0) return "parameters do not stay in shared memory beside what is spilled";
   const std::int64_t apart = s.gang > 1 ? gangs_apart(region, s) : 0;
   if (e.shifted && apart == 0) return "rows are not aligned, so that a thread is elsewhere in each of them";
-  if (apart * s.gang > target.multiprocessors)
-    return fmt::format("rows of every {}th gang begin alike, and {} multiprocessors have room for {} gangs",
-                       apart, target.multiprocessors, target.multiprocessors / s.gang);
+  if (s.gang == 1) return std::nullopt;
+  const std::int64_t room = room_for_gangs(region, s, target);
+  if (apart > room)
+    return fmt::format(
+        "rows of every {}th gang begin alike where {} elements do, and there is room for {} gangs", apart,
+        aligned_elements(region, s), room);
   return std::nullopt;
 }
 
@@ -359,7 +375,8 @@ static std::optional<std::string> refuse_tile(const Region& region, const Schedu
 }
 
 std::optional<std::string> refuse(const Region& region, const Schedule& s, const Target& target) {
-  const int threads = threads_of_block(s);
+  if (s.tile > 1 && s.gang > 1) return "a tile has all of its elements in one block, not in those of a gang";
+  const int threads = threads_of_block(region, s);
   if (threads > target.max_threads_per_block) {
     return fmt::format("{} threads, a block may have {}", threads, target.max_threads_per_block);
   }
@@ -482,7 +499,7 @@ std::int64_t blocks_by_registers(const Region& region, const Schedule& s, const 
   constexpr std::int64_t kSchedulers = 4, kUnit = 8, kWarp = 32;
   const std::int64_t of_warp = ceil_div(registers_of(region, s), kUnit) * kUnit * kWarp;
   const std::int64_t warps = kSchedulers * (target.registers_per_multiprocessor / kSchedulers / of_warp);
-  return warps / ceil_div(threads_of_block(s), kWarp);
+  return warps / ceil_div(threads_of_block(region, s), kWarp);
 }
 
 int blocks_together(const Region& region, const Schedule& s, const Target& target) {

@@ -11,6 +11,7 @@
 // stay: each goes over domains in turns, and copies what it will need of the next ones to shared memory while it computes:
 // so many groups of `unroll` vectors ahead, or, where the domain is kept in registers, the whole of the next. What all domains load
 // alike, such as a scale, blocks that stay can keep in shared memory (`parameters=shared`), those of gangs in registers too.
+// Where rows do not begin alike in memory, neighbouring threads begin at a multiple of at most `align` bytes.
 // Where registers do not hold a domain, `spill` vectors of each thread stay in shared memory instead (spill.h). With both, the next
 // domain's are copied to the places of this one's as these are stored; what goes to registers is not read ahead then.
 // With a `tile` a block handles so many elements along each of two kept variables, and what is contiguous along the second one goes through
@@ -52,6 +53,9 @@ enum class Parameters : std::uint8_t { memory, shared, registers };
 // Of an unroll, of a vector, of what is spilled, of the blocks of a gang and of its lag.
 inline constexpr int kMostUnroll = 16, kMostVector = 16, kMostSpill = 64, kMostGang = 128, kMostGangLag = 8;
 
+// Of the cache, and of what is moved at once.
+inline constexpr int kLineBytes = 128, kVectorBytes = 16;
+
 struct Schedule {
   bool lanes_reduced = false;
   int vector = 1;        // power of two, at most 16
@@ -63,17 +67,16 @@ struct Schedule {
   int lag = 2;  // of a gang: turns that what its blocks have found may take to the others, 1 to kMostGangLag
   int prefetch = 0;  // 0 or a power of two, at most 16
   Parameters parameters = Parameters::memory;
-  int tile = 1;   // power of two, at most 128
-  int spill = 0;  // at most 64
+  int align = kLineBytes;  // bytes: power of two, 16 to a line
+  int tile = 1;            // power of two, at most 128
+  int spill = 0;           // at most 64
   int queue = 0;  // of a stage of a queue: teams that it stays behind what it needs, at most kMostLag
   Keep keep = Keep::nothing;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 inline int threads_of(const Schedule& s) { return s.threads_kept * s.threads_reduced; }
-// Of a gang's block, beside those of the domain: a warp that posts what the block has found, and one that collects.
-inline constexpr int kGangThreads = 64;
-inline int threads_of_block(const Schedule& s) { return threads_of(s) + (s.gang > 1 ? kGangThreads : 0); }
+inline constexpr int kGangWarp = 32;
 // Blocks that share a domain.
 inline int sharing(const Schedule& s) { return s.cluster * s.gang; }
 std::string to_string(const Schedule& s);
@@ -100,6 +103,7 @@ struct Extent {
   std::int64_t interleaved = 1;
   bool shifted = false;  // vectors are aligned to memory, not to the domain: its first and last are partial
   std::int64_t vectors = 1;   // of a thread, counting those that are partly or wholly outside of the domain
+  bool few = false;           // of a gang: there are more, at most as many as a warp has threads
   std::int64_t groups = 1;    // iterations of a thread over its domain, `together` vectors each
   std::int64_t together = 1;  // `unroll`, or all vectors of a thread if these are fewer
   std::int64_t rest = 1;      // vectors of the last group, where nothing is read ahead of it
@@ -109,6 +113,8 @@ struct Extent {
   std::int64_t first_full = 0, end_full = 1;
 };
 Extent extent_of(const Region& region, const Schedule& s);
+// Of a gang's block, beside those of the schedule: a warp that posts what the block has found, one that collects, and one for `few` vectors.
+int threads_of_block(const Region& region, const Schedule& s);
 
 // A gang's block has the same elements of all domains where so many gangs, or a multiple of that, take turns. 0: wherever domains begin,
 // that is not so.

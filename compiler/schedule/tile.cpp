@@ -47,7 +47,6 @@ TileSide side(const IndexVar& v, const std::vector<Access>& moved, const Schedul
            !std::all_of(start.terms().begin(), start.terms().end(), aligned))
       side.vector /= 2;
   }
-  constexpr int kLineBytes = 128;
   side.segment = std::min<std::int64_t>(side.size, kLineBytes / widest);
   return side;
 }

@@ -38,6 +38,11 @@ class ClusterRunner {
   // ---- called by kernels, through primitives.cpp; `site` is the number of the caller's Site ----
   static ClusterRunner& current() noexcept { return *current_; }
   std::int32_t thread() const noexcept { return thread_ - rank_ * launch_->kernel->block; }
+  // As kernels see it: the blocks of a gang do not follow each other. Here, and in messages, those that run together do.
+  std::int32_t block_index() const noexcept {
+    const PlanKernel& k = *launch_->kernel;
+    return k.gang ? rank_ * (blocks() / k.cluster) + first_block_ / k.cluster : block();
+  }
   std::int32_t block() const noexcept { return first_block_ + rank_; }
   std::byte* shared() const noexcept { return shared_[static_cast<std::size_t>(rank_)].begin; }
   void* cluster_shared(void* address, std::int32_t rank) noexcept;

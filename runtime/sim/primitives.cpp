@@ -12,7 +12,7 @@ namespace {
 ClusterRunner& runner() { return ClusterRunner::current(); }
 
 std::int32_t thread() noexcept { return runner().thread(); }
-std::int32_t block() noexcept { return runner().block(); }
+std::int32_t block() noexcept { return runner().block_index(); }
 void* shared() noexcept { return runner().shared(); }
 void* cluster_shared(void* address, std::int32_t rank) noexcept {
   return runner().cluster_shared(address, rank);

@@ -175,6 +175,39 @@ TEST_CASE("a gang's last group has the vectors that are left") {
   }
 }
 
+TEST_CASE("other threads of a gang have a few vectors that are left over") {
+  std::uint64_t seed = 1;
+  const auto has_others = [](std::string_view type, std::int64_t width, std::string_view program,
+                             const std::string& schedule) {
+    const CompiledKernel k = compiled(rows(type, 37, width, program), schedule);
+    CHECK(k.kernel.shared_bytes() == compiler::shared_bytes(k.group.stages.at(0), k.choices.at(0).schedule));
+    return k.kernel.block == 32 + 3 * 32;
+  };
+  for (const std::string_view type : {"f32", "bf16"}) {
+    for (const std::string_view program : kPrograms) {
+      // 256 elements of all threads at once: up to 128 more are left over.
+      for (const std::int64_t width : {511, 513, 543, 1025, 1151, 1153}) {
+        for (const std::string_view form :
+             {"unroll=2,parameters=memory,align=16", "unroll=1,parameters=shared,align=32",
+              "unroll=8,parameters=registers,align=64", "unroll=4,parameters=memory"}) {
+          Options options;
+          options.seed = seed++;
+          options.schedule =
+              fmt::format("lanes=reduced,vector=4,reduced=32,{},gang=2,prefetch=2,keep=shared", form);
+          if (refusal(rows(type, 37, width, program), options.schedule).find("load nothing alike") !=
+              std::string::npos)
+            continue;
+          INFO(program << " of " << type << ", " << width << ", " << options.schedule);
+          check(parse(rows(type, 37, width, program)), options);
+          const std::int64_t left = width % 256;
+          if (form.find("align=16") != std::string_view::npos)
+            CHECK(has_others(type, width, program, options.schedule) == (left == 255 || left <= 125));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a gang's block has the shared memory that was counted") {
   std::vector<std::string_view> programs(std::begin(kPrograms), std::end(kPrograms));
   for (const Chain& chain : kChains) programs.push_back(chain.statements);
@@ -266,6 +299,15 @@ TEST_CASE("a gang is refused with the reason") {
                Catch::Contains(fmt::format("lag={} is not", lag)));
   CHECK_THAT(why("reduced=32,lag=3,keep=registers"),
              Catch::EndsWith("lag=3 is of the blocks of a gang, and there is none"));
+  for (const std::string_view align : {"8", "48", "256"})
+    CHECK_THAT(why(fmt::format("reduced=32,align={},gang=2,prefetch=1,keep=shared", align)),
+               Catch::EndsWith(fmt::format("align={} is not a power of two from 16 to 128", align)));
+  CHECK_THAT(why("reduced=32,tile=16,gang=2,prefetch=1,keep=shared"),
+             Catch::EndsWith("a tile has all of its elements in one block, not in those of a gang"));
+  CHECK_THAT(
+      refusal(rows("f32", 9, 1001, kPrograms[0]),
+              "lanes=reduced,vector=4,reduced=256,unroll=4,gang=64,prefetch=1,parameters=shared,keep=shared"),
+      Catch::Contains("rows of every 32th gang begin alike where 32 elements do, and there is room for"));
   CHECK_THAT(why("reduced=32,gang=3,prefetch=1,keep=shared"),
              Catch::EndsWith("gang=3 is not a power of two from 1 to 128"));
   CHECK_THAT(why("reduced=32,unroll=1,gang=2,prefetch=1,parameters=registers,keep=shared"),
@@ -283,14 +325,22 @@ TEST_CASE("how long rows are divided into gangs, with as much under way as a blo
             .kernels.at(0)
             .schedules()
             .at(0);
-    return s.gang == 1 ? std::string() : fmt::format("{} {} {}", s.gang, s.lag, s.prefetch);
+    return s.gang == 1 ? std::string()
+                       : fmt::format("{} {} {}", s.gang, s.lag, s.prefetch) +
+                             (s.align == 128 ? "" : fmt::format(" {}", s.align));
   };
   const std::string_view layer_norm = kPrograms[0], rms_norm = kPrograms[1], log_softmax = kPrograms[2];
   CHECK(chosen("f32", 1 << 16, layer_norm).empty());
   CHECK(chosen("f32", 1 << 18, layer_norm) == "32 4 2");
   CHECK(chosen("f32", 393216, layer_norm) == "64 4 4");
   CHECK(chosen("f32", 1000000, rms_norm) == "128 4 2");
-  CHECK(chosen("f32", 65535, layer_norm) == "8 3 2");
+  // Rows of a gang begin alike at as much of a line as 132 blocks allow.
+  CHECK(chosen("f32", 65535, layer_norm) == "8 3 2 64");
+  CHECK(chosen("bf16", 65535, layer_norm) == "4 2 2 64");
+  CHECK(chosen("bf16", 30522, layer_norm) == "4 2 2");
+  CHECK(chosen("bf16", 1 << 15, layer_norm) == "4 2 2");
+  CHECK(chosen("bf16", 40001, layer_norm).empty());
+  CHECK(chosen("f32", 1 << 20, "%s = softmax %x {axes = [1]} %y = mul %s, %gamma output %y") == "128 3 2");
   CHECK(chosen("bf16", 1 << 16, layer_norm) == "4 2 2");
   CHECK(chosen("bf16", 393216, layer_norm) == "64 3 4");
   CHECK(chosen("bf16", 1 << 20, log_softmax) == "128 3 2");

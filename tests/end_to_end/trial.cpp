@@ -115,9 +115,9 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
           !stage.reduced.empty() && dice.one_in(3)
               ? fmt::format(
                     "lanes=reduced,vector={},reduced={},unroll={},gang={},lag={},prefetch={},parameters={},"
-                    "keep=shared",
+                    "align={},keep=shared",
                     1 << dice.below(4), 32 << dice.below(3), 1 << dice.below(5), 2 << dice.below(4),
-                    1 + dice.below(4), 1 << dice.below(3), dice.pick(kParameters))
+                    1 + dice.below(4), 1 << dice.below(3), dice.pick(kParameters), 16 << dice.below(4))
           : stage.reduced.empty() && dice.one_in(2)
               ? fmt::format("lanes=kept,vector={},kept={},unroll={},tile={}", 1 << dice.below(5),
                             1 << dice.below(9), 1 << dice.below(4), 1 << dice.below(8))
