@@ -10,6 +10,7 @@
 
 #include "compiler/fuse/cost.h"
 #include "compiler/fuse/digits.h"
+#include "compiler/group/table.h"
 
 namespace bz::compiler {
 namespace {
@@ -550,44 +551,14 @@ class Grouper {
   }
 
   void make_tables(int producer, const Team& team, Group& group) {
+    std::vector<Region*> members;
+    for (const int m : team.members) members.push_back(&region(m));
     for (const NodeId node : tables_of(producer, team)) {
-      const int table = static_cast<int>(group.tables.size());
+      const bool is_output = std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
+                                         [&](const Output& o) { return o.node == node; });
+      // A copy, as the region's own may become that of the table.
       const Root root = *stored(producer, node);
-      group.tables.push_back({node, root.stored, table_elements(producer, root, team)});
-      std::vector<Digit> digits = *digits_of(root.offset);
-      std::erase_if(digits, [&](const Digit& d) {
-        const auto& outer = region(producer).outer;
-        return std::find(outer.begin(), outer.end(), d.var) != outer.end();
-      });
-      const auto place = [&](const Index& offset) {
-        Index at;
-        std::int64_t step = 1;
-        for (const Digit& d : digits) {
-          at = at + d.of(offset) * step;
-          step *= d.var.extent;
-        }
-        return at;
-      };
-      for (const int m : team.members) {
-        for (Expr& e : region(m).exprs) {
-          if (e.kind != Expr::Kind::load || e.source != node) continue;
-          e.table = table;
-          e.index = place(e.index);
-        }
-      }
-      // An output is stored for the user as well.
-      std::vector<Root>& roots = region(producer).roots;
-      const bool output = std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
-                                      [&](const Output& o) { return o.node == node; });
-      Root inner = root;
-      inner.table = table;
-      inner.temporary = false;
-      inner.offset = place(root.offset);
-      for (Root& r : roots) {
-        if (r.node == node && r.stored == root.stored && r.table < 0 && (r.temporary || !output)) r = inner;
-      }
-      if (std::none_of(roots.begin(), roots.end(), [&](const Root& r) { return r.table == table; }))
-        roots.push_back(inner);
+      make_table(region(producer), root, is_output, members, group);
     }
   }
 
