@@ -11,7 +11,7 @@ namespace bz::compiler {
 namespace {
 
 // Beside the threads of the schedule there are two warps that exchange: one posts, the other collects. Where domains begin anywhere and have a few vectors
-// more than those threads the same number of, a third warp of the gang's first block has these.
+// more than those threads the same number of, a third warp has these.
 class GangLowering {
  public:
   explicit GangLowering(const StageContext& stage)

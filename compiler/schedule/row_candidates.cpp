@@ -379,9 +379,8 @@ class RowCandidates {
     const int each_of = narrow() ? kOfThread : 16;
     int preferred = std::clamp(power_at_most(size_ / each_of), few, most);
     int chunk = narrow() ? (size_ <= kShort ? 128 : 32) : (size_ > each_of * most ? 32 : 16);
-    // Rows that do not end with a group: in one, and of long ones a block for each. Of bf16 of 1000 93 % of the copy speed by 8 threads with 128
-    // elements at once, 92 by 4 with 64, of which a block has twice as many, and 86 with 32 (f16 91, 90); of 30522 96 and 89 by a block of 128 threads and four rows
-    // by 32 each (H200, 2026-12).
+    // Rows that do not end with a group: in one, and of long ones a block for each. Of 1000 bf16 94 % of the copy speed, f16 95, by 8 threads with 128
+    // elements at once, 93 and 92 by 4 with 64; of 30522 96 and 89 by a block of 128 threads and four rows by 32 each (H200, 2026-12).
     if (narrow() && size_ > kShort && size_ < 2 * kOfThread && size_ % kOfThread != 0) {
       chunk = 128;
       preferred = 8;
