@@ -46,6 +46,8 @@ tests/golden/unaligned_scales.braze --size R=100
 tests/golden/eviction.braze --size R=2048
 tests/golden/bf16_rows.braze --size R=100 --size D=30522
 tests/golden/bf16_rows.braze --size R=100 --size D=65536
+tests/golden/bf16_rows.braze --size R=20 --size D=262144
+tests/golden/spill_in_place.braze --size R=40 --schedule=lanes=reduced,vector=8,reduced=128,unroll=1,cluster=2,spill=2,keep=registers
 tests/golden/bf16_logsumexp.braze --size R=400 --size D=5003
 log_softmax_rows --size R=5 --size D=1048576
 tests/fusion/bf16_layer_norm.braze --size R=70 --size D=65536

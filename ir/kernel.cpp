@@ -44,8 +44,10 @@ class Printer {
                      k_.cluster == 1 ? "" : fmt::format("{} {}, ", k_.gang ? "gang" : "cluster", k_.cluster),
                      k_.block, k_.shared_bytes()));
     for (const Array& a : k_.arrays) {
-      line(1, fmt::format("{} {}: {}[{}]", a.space == Space::shared ? "shared" : "registers", a.name,
-                          bz::name(a.dtype), a.elements));
+      line(1, fmt::format(
+                  "{} {}: {}[{}]{}", a.space == Space::shared ? "shared" : "registers", a.name,
+                  bz::name(a.dtype), a.elements,
+                  a.within == kNone ? "" : " within " + k_.arrays[static_cast<std::size_t>(a.within)].name));
     }
     block(k_.body, 1);
     return std::move(lines_);
@@ -74,13 +76,19 @@ class Printer {
               [&](const Apply& a) {
                 define(depth, a.result,
                        fmt::format("{} {}{}", info(a.op).text, value_names(a.args),
-                                   a.coarse        ? " (<= 0, coarse)"
-                                   : a.nonpositive ? " (<= 0)"
-                                                   : ""));
+                                   a.nonpositive ? " (<= 0)" : ""));
               },
               [&](const SumOfTerms& t) {
                 define(depth, t.result, fmt::format("sum of exp {}", value_names(t.args)));
               },
+              [&](const ScaledExp& e) {
+                for (std::size_t i = 0; i < e.results.size(); ++i) {
+                  define(depth, e.results[i],
+                         fmt::format("scaled exp {} - {}{}", value_name(e.x[i]), value_name(e.pivot),
+                                     i == 0 ? ", least " + value_name(e.least) : ""));
+                }
+              },
+              [&](const ExpFactor& f) { define(depth, f.result, "factor of exp " + value_name(f.pivot)); },
               [&](const Fold& f) {
                 define(depth, f.result, fmt::format("fold {} {}", info(f.op).text, value_name(f.value)));
               },
@@ -233,6 +241,7 @@ class Verifier {
     if (threads != k_.block)
       fail(fmt::format("thread loops make {} threads, the launch has {}", threads, k_.block));
     if (k_.synchronizes && k_.block % 32 != 0) fail(fmt::format("synchronizes with {} threads", k_.block));
+    for (const Array& a : k_.arrays) within(a);
     block(k_.body, false, false);
     return std::move(errors_);
   }
@@ -302,6 +311,20 @@ class Verifier {
                        buffer.elements));
   }
 
+  void within(const Array& a) {
+    if (a.within == kNone) return;
+    const auto bytes = [](const Array& array) { return array.elements * size_of(array.dtype); };
+    const auto count = static_cast<ArrayId>(k_.arrays.size());
+    const Array* other =
+        a.within >= 0 && a.within < count ? &k_.arrays[static_cast<std::size_t>(a.within)] : nullptr;
+    if (other == nullptr || a.space != Space::shared || other->space != Space::shared ||
+        other->within != kNone) {
+      fail(fmt::format("{} has no shared array that it is within", a.name));
+    } else if (bytes(a) > bytes(*other)) {
+      fail(fmt::format("{} of {} bytes is within {} of {}", a.name, bytes(a), other->name, bytes(*other)));
+    }
+  }
+
   void slot(BufferId b, const Index& offset, const Index& round) {
     const Buffer& buffer = k_.buffers[static_cast<std::size_t>(b)];
     if (buffer.dtype != DType::i64 || !buffer.shared) fail(fmt::format("{} has no slots", buffer.name));
@@ -322,6 +345,8 @@ class Verifier {
                      [&](const Apply& a) { apply(a); },
                      [&](const Fold& f) { use(f.value), define(f.result); },
                      [&](const SumOfTerms& t) { terms(t); },
+                     [&](const ScaledExp& e) { scaled_exp(e); },
+                     [&](const ExpFactor& f) { like(f.pivot, f.result), define(f.result); },
                      [&](const Lane& l) {
                        if (l.lane >= use(l.value).width)
                          fail(fmt::format("v{} has no lane {}", l.value, l.lane));
@@ -475,6 +500,28 @@ class Verifier {
     define(t.result);
   }
 
+  void scaled_exp(const ScaledExp& e) {
+    if (e.results.empty() || e.results.size() != e.x.size())
+      fail(fmt::format("{} exponentials of {} values", e.results.size(), e.x.size()));
+    for (std::size_t i = 0; i < std::min(e.results.size(), e.x.size()); ++i) {
+      like(e.x[i], e.results[i]);
+      if (use(e.x[i]).width != use(e.x[0]).width)
+        fail(fmt::format("v{} of width {} beside v{} of width {}", e.x[i], use(e.x[i]).width, e.x[0],
+                         use(e.x[0]).width));
+      for (const ValueId v : {e.pivot, e.least}) like(v, e.results[i]);
+    }
+    for (const ValueId v : e.results) define(v);
+  }
+
+  // An operand of the result's floating type, in every lane.
+  void like(ValueId operand, ValueId result) {
+    const Value r = k_.values[static_cast<std::size_t>(result)];
+    if (!is_float(r.dtype)) fail(fmt::format("v{} of exp is {}", result, bz::name(r.dtype)));
+    if (use(operand).dtype != r.dtype)
+      fail(fmt::format("v{} is {}, of exp of {}", operand, bz::name(use(operand).dtype), bz::name(r.dtype)));
+    width(operand, r.width);
+  }
+
   void apply(const Apply& a) {
     std::vector<DType> types;
     const Value result = k_.values[static_cast<std::size_t>(a.result)];
@@ -508,10 +555,13 @@ class Verifier {
 }  // namespace
 
 int Kernel::shared_offset(ArrayId id) const {
+  const auto array = [&](ArrayId a) -> const Array& { return arrays[static_cast<std::size_t>(a)]; };
+  if (id < static_cast<ArrayId>(arrays.size()) && array(id).within != kNone) id = array(id).within;
   std::int64_t offset = 0;
   for (ArrayId i = 0; i < id; ++i) {
-    const Array& a = arrays[static_cast<std::size_t>(i)];
-    if (a.space == Space::shared) offset += (a.elements * size_of(a.dtype) + 15) / 16 * 16;
+    const Array& a = array(i);
+    if (a.space == Space::shared && a.within == kNone)
+      offset += (a.elements * size_of(a.dtype) + 15) / 16 * 16;
   }
   return static_cast<int>(offset);
 }

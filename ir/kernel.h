@@ -56,6 +56,8 @@ struct Array {
   DType dtype = DType::f32;  // storage: f16 and bf16 hold values of exactly that type
   std::int64_t elements = 1;
   Space space = Space::registers;
+  // Of a shared one that has no place of its own: the one in whose place it begins.
+  ArrayId within = kNone;
 };
 
 struct Stmt;
@@ -71,7 +73,6 @@ struct Apply {  // a scalar op, lane by lane
   ScalarOp op;
   std::vector<ValueId> args;
   bool nonpositive = false;  // of exp: the argument is never above 0, or the result does not matter
-  bool coarse = false;  // of such an exp: what is made of it is rounded to 16 bits before anybody sees it
 };
 struct Fold {  // a commutative op over all lanes of `value`, pairwise
   ValueId result;
@@ -83,6 +84,18 @@ struct Fold {  // a commutative op over all lanes of `value`, pairwise
 struct SumOfTerms {
   ValueId result;
   std::vector<ValueId> args;
+};
+// exp(x - pivot) divided by the ExpFactor of the pivot, of each x, all of one width: for what is rounded to 16 bits before anybody sees it. No x is above the
+// pivot, unless one is NaN or the result does not matter. `least` (NaN if one is) is not above any x that the thread has with this pivot.
+struct ScaledExp {
+  std::vector<ValueId> results;
+  std::vector<ValueId> x;
+  ValueId pivot;
+  ValueId least;
+};
+struct ExpFactor {
+  ValueId result;
+  ValueId pivot;
 };
 struct Lane {  // one lane of a value
   ValueId result;
@@ -244,9 +257,9 @@ struct Comment {
 };
 
 struct Stmt {
-  std::variant<Const, Apply, Fold, SumOfTerms, Lane, Widen, IndexValue, Inside, Load, Store, Get, Set, Copy,
-               Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal, Wait, Ticket, Post,
-               Collect, Let, For, Teams, Turns, If, Comment>
+  std::variant<Const, Apply, Fold, SumOfTerms, ScaledExp, ExpFactor, Lane, Widen, IndexValue, Inside, Load,
+               Store, Get, Set, Copy, Commit, Await, Barrier, Start, Started, Send, Receive, Shuffle, Signal,
+               Wait, Ticket, Post, Collect, Let, For, Teams, Turns, If, Comment>
       op;
   NodeId node = kNoNode;  // the graph node that it helps to compute
 };

@@ -144,3 +144,53 @@ TEST_CASE("kernel: messages are printed with their mailboxes") {
         receive 8 bytes from boxes[0], round 0
 )");
 }
+
+TEST_CASE("kernel: scaled exponentials are of one floating type, as many as there are elements") {
+  const auto errors = [](const Value& x, const Value& pivot, std::vector<ValueId> of, const Value& result) {
+    Kernel k;
+    k.name = "exponentials";
+    k.vars = {"lane"};
+    k.values = {x, pivot, result, {pivot.dtype, 1}};
+    k.body.push_back({Const{0, Scalar::of(x.dtype, 1)}});
+    k.body.push_back({Const{1, Scalar::of(pivot.dtype, 1)}});
+    k.body.push_back({ScaledExp{{2}, std::move(of), 1, 1}});
+    k.body.push_back({ExpFactor{3, 1}});
+    return verify(k);
+  };
+  using Errors = std::vector<std::string>;
+  const Value one{DType::f32, 1}, wide{DType::f32, 4};
+  CHECK(errors(wide, one, {0}, wide).empty());
+  CHECK(errors(wide, wide, {0}, wide) == Errors{"kernel exponentials: v1 of width 4 in a result of width 1"});
+  CHECK(errors(one, one, {0, 0}, one) == Errors{"kernel exponentials: 1 exponentials of 2 values"});
+  CHECK(errors({DType::f64, 1}, one, {0}, one) == Errors{"kernel exponentials: v0 is f64, of exp of f32"});
+  CHECK(errors({DType::i32, 1}, one, {0}, {DType::i32, 1}).front() ==
+        "kernel exponentials: v2 of exp is i32");
+}
+
+TEST_CASE("kernel: an array is within a shared one that holds it") {
+  const auto errors = [](std::vector<Array> arrays) {
+    Kernel k;
+    k.name = "arrays";
+    k.vars = {"lane"};
+    k.arrays = std::move(arrays);
+    return verify(k);
+  };
+  using Errors = std::vector<std::string>;
+  const Array host{"host", DType::f32, 8, Space::shared};
+  const auto guest = [](std::int64_t elements, ArrayId within, Space space = Space::shared) {
+    return Array{"guest", DType::bf16, elements, space, within};
+  };
+  CHECK(errors({host, guest(16, 0)}).empty());
+  CHECK(errors({host, guest(17, 0)}) == Errors{"kernel arrays: guest of 34 bytes is within host of 32"});
+  for (const ArrayId nobody : {1, 2, -2})
+    CHECK(errors({host, guest(16, nobody)}) ==
+          Errors{"kernel arrays: guest has no shared array that it is within"});
+  CHECK(errors({host, guest(16, 0, Space::registers)}) ==
+        Errors{"kernel arrays: guest has no shared array that it is within"});
+  Kernel k;
+  k.arrays = {{"a", DType::f32, 3, Space::shared}, host, guest(16, 1), {"b", DType::f32, 1, Space::shared}};
+  CHECK(k.shared_offset(1) == 16);
+  CHECK(k.shared_offset(2) == 16);
+  CHECK(k.shared_offset(3) == 48);
+  CHECK(k.shared_bytes() == 64);
+}

@@ -69,8 +69,8 @@ void add_exp_nonpositive(llvm::Module& m, const std::string& name, bz::emit::Exp
 
 constexpr const char* kTerm = "term";
 constexpr const char* kTermOfDifference = "term_of_difference";
-constexpr const char* kCoarse = "coarse_exp";
-constexpr const char* kCoarseBesideNothing = "coarse_exp_beside_nothing";
+constexpr const char* kScaled = "scaled_exp";
+constexpr const char* kScaledBesideNothing = "scaled_exp_beside_nothing";
 
 // A sum of one term: exp(x), and exp(x - pivot) with few terms, x being of 16 bits. And exp(x - pivot) for what is rounded to 16
 // bits, alone and beside one that is 0.
@@ -94,14 +94,14 @@ void add_sums_of_terms(llvm::Module& m) {
     return bz::emit::sum_of_terms(b, f->getArg(1), elements, bz::emit::ExpTerms::few);
   });
   for (const bool beside_nothing : {false, true}) {
-    add(beside_nothing ? kCoarseBesideNothing : kCoarse, {type, type},
+    add(beside_nothing ? kScaledBesideNothing : kScaled, {type, type},
         [&](llvm::IRBuilder<>& b, llvm::Function* f) {
           llvm::Value *x = f->getArg(0), *pivot = f->getArg(1);
-          llvm::Value* least = b.CreateFSub(x, pivot);
+          llvm::Value* least = x;
           if (beside_nothing)
-            least =
-                b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, least, llvm::ConstantFP::get(type, -kInf));
-          return b.CreateFMul(bz::emit::scaled_exp_of_differences(b, {x}, pivot, least)[0],
+            least = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x, llvm::ConstantFP::get(type, -kInf));
+          llvm::Value* no_difference = bz::emit::needs_no_difference(b, pivot, least);
+          return b.CreateFMul(bz::emit::scaled_exp(b, {x}, pivot, no_difference)[0],
                               bz::emit::factor(b, pivot));
         });
   }
@@ -256,7 +256,7 @@ TEST_CASE(
     x.push_back(1);
     pivots.push_back(static_cast<float>(pivot));
   }
-  for (const char* name : {kCoarse, kCoarseBesideNothing}) {
+  for (const char* name : {kScaled, kScaledBesideNothing}) {
     const std::vector<float> y = run(name, x, pivots);
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -311,7 +311,7 @@ TEST_CASE("division of four elements by one number is division, bit by bit") {
 TEST_CASE("lists compile to PTX that calls nothing outside the module") {
   for (const char* cpu : {"sm_75", "sm_90"}) {
     const std::string ptx = bz::host_math_ptx(add_lists, cpu);
-    CHECK_THAT(ptx, Catch::Contains("coarse_exp"));
+    CHECK_THAT(ptx, Catch::Contains("scaled_exp"));
     for (const char* absent : {".extern", ".approx", ".ftz"}) CHECK_THAT(ptx, !Catch::Contains(absent));
   }
 }

@@ -66,6 +66,12 @@ void KernelEmitter::count_uses(const Block& stmts, double times) {
             if constexpr (requires(ValueId id) { id = op.value; }) ++uses_[op.value];
           },
           s.op);
+      // Extrema take pairs as they are.
+      if (const auto* fold = std::get_if<Fold>(&s.op); fold != nullptr && is_extremum(fold->op))
+        --uses_[fold->value];
+      if (const auto* exp = std::get_if<ScaledExp>(&s.op)) {
+        for (const ValueId x : exp->x) ++uses_[x];
+      }
       if (const auto* terms = std::get_if<SumOfTerms>(&s.op)) {
         for (const ValueId a : terms->args) ++uses_[a];
       }
@@ -238,7 +244,7 @@ Value* KernelEmitter::inside(const std::vector<IndexBound>& bounds, int lane) {
 void KernelEmitter::emit(const Const& s) { values_[s.result] = {constant(context_, s.value)}; }
 
 KernelEmitter::Lanes KernelEmitter::lanes(ValueId id) {
-  if (pairs(id) == nullptr && pivot_of(id) == kNone) return values_.at(id);
+  if (pairs(id) == nullptr) return values_.at(id);
   Lanes out;
   for (int i = 0; i < info(id).width; ++i) out.push_back(lane(id, i));
   return out;
@@ -246,19 +252,8 @@ KernelEmitter::Lanes KernelEmitter::lanes(ValueId id) {
 
 Value* KernelEmitter::lane(ValueId id, int i) {
   if (const Pairs* p = pairs(id)) return unpack(b_, *p, i);
-  const ValueId pivot = pivot_of(id);
-  Value* v = scaled_lane(id, i);
-  return pivot == kNone ? v : b_.CreateFMul(v, factor(b_, lane(pivot, 0)));
-}
-
-Value* KernelEmitter::scaled_lane(ValueId id, int i) {
   const Lanes& l = values_.at(id);
   return l.size() == 1 ? l[0] : l[static_cast<std::size_t>(i)];
-}
-
-ValueId KernelEmitter::pivot_of(ValueId id) const {
-  const auto at = pivots_.find(id);
-  return at == pivots_.end() ? kNone : at->second;
 }
 
 const Pairs* KernelEmitter::pairs(ValueId id) const {
@@ -267,7 +262,7 @@ const Pairs* KernelEmitter::pairs(ValueId id) const {
 }
 
 void KernelEmitter::emit(const Apply& s) {
-  if ((s.op == ScalarOp::cast && round_pairs(s)) || keep_scaled(s)) return;
+  if (s.op == ScalarOp::cast && round_pairs(s)) return;
   if (is_extremum(s.op)) {
     const Pairs *x = pairs(s.args[0]), *y = pairs(s.args[1]);
     if (x != nullptr && y != nullptr && x->dtype == y->dtype) {
@@ -304,33 +299,6 @@ void KernelEmitter::emit(const Apply& s) {
   values_[s.result] = std::move(out);
 }
 
-// Sums of what has one factor have that, and where it is multiplied by one value anyway, that is multiplied by the factor.
-bool KernelEmitter::keep_scaled(const Apply& s) {
-  const auto pivot = [&](std::size_t operand) { return pivot_of(s.args[operand]); };
-  const auto is_zero = [&](std::size_t operand) {
-    const auto* c = llvm::dyn_cast<llvm::ConstantFP>(lane(s.args[operand], 0));
-    return c != nullptr && c->isZero() && info(s.args[operand]).width == 1;
-  };
-  const int width = info(s.result).width;
-  Lanes out;
-  if (s.op == ScalarOp::add && pivot(0) != kNone && pivot(0) == pivot(1)) {
-    for (int i = 0; i < width; ++i)
-      out.push_back(b_.CreateFAdd(scaled_lane(s.args[0], i), scaled_lane(s.args[1], i)));
-    pivots_[s.result] = pivot(0);
-  } else if (s.op == ScalarOp::select && pivot(1) != kNone && is_zero(2)) {
-    for (int i = 0; i < width; ++i)
-      out.push_back(b_.CreateSelect(lane(s.args[0], i), scaled_lane(s.args[1], i), lane(s.args[2], i)));
-    pivots_[s.result] = pivot(1);
-  } else if (s.op == ScalarOp::mul && pivot(0) != kNone && info(s.args[1]).width == 1) {
-    Value* by = b_.CreateFMul(lane(s.args[1], 0), factor(b_, lane(pivot(0), 0)));
-    for (int i = 0; i < width; ++i) out.push_back(b_.CreateFMul(scaled_lane(s.args[0], i), by));
-  } else {
-    return false;
-  }
-  values_[s.result] = std::move(out);
-  return true;
-}
-
 // f32 to bf16 two lanes at a time, as the instruction does.
 bool KernelEmitter::round_pairs(const Apply& s) {
   const kernel::Value& to = info(s.result);
@@ -350,9 +318,7 @@ void KernelEmitter::emit(const Fold& s) {
     values_[s.result] = {extremum_of(b_, s.op, p)};
     return;
   }
-  const ValueId pivot = s.op == ScalarOp::add ? pivot_of(s.value) : kNone;
-  if (pivot != kNone) pivots_[s.result] = pivot;
-  Lanes v = pivot != kNone ? values_.at(s.value) : lanes(s.value);
+  Lanes v = lanes(s.value);
   const DType t = info(s.value).dtype;
   while (v.size() > 1) {
     for (std::size_t i = 0; i < v.size() / 2; ++i)
@@ -460,33 +426,57 @@ void KernelEmitter::emit(const For& s) {
         vars_[id] = b_.getInt32(0);
         return block(s.body);
       }
-      auto* before = b_.GetInsertBlock();
-      auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
-      auto* after = llvm::BasicBlock::Create(context_, "done", function_);
-      llvm::Type* type =
-          s.var.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
-      b_.CreateBr(body);
-      b_.SetInsertPoint(body);
-      auto* i = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(id)]);
-      i->addIncoming(llvm::ConstantInt::get(type, 0), before);
-      vars_[id] = i;
-      block(s.body);
-      Value* next = b_.CreateAdd(i, llvm::ConstantInt::get(type, 1), "", true, true);
-      i->addIncoming(next, b_.GetInsertBlock());
-      auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
-      auto* back = b_.CreateCondBr(b_.CreateICmpNE(next, extent), body, after);
-      if (s.unroll > 1) {
-        auto* count = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<std::uint32_t>(s.unroll)));
-        auto* wanted =
-            llvm::MDNode::get(context_, {llvm::MDString::get(context_, "llvm.loop.unroll.count"), count});
-        auto* loop = llvm::MDNode::getDistinct(context_, {nullptr, wanted});
-        loop->replaceOperandWith(0, loop);
-        back->setMetadata(llvm::LLVMContext::MD_loop, loop);
-      }
-      b_.SetInsertPoint(after);
-      return;
+      return serial_loop(s);
     }
   }
+}
+
+// Where all iterations take the same side of the branch of their exponentials, there are two loops.
+void KernelEmitter::serial_loop(const For& s) {
+  const ScaledExp* exp = loop_exp(s.body);
+  if (exp == nullptr) return loop(s);
+  const std::pair key(exp->pivot, exp->least);
+  Value* condition = no_difference(*exp);
+  auto* then = llvm::BasicBlock::Create(context_, "then", function_);
+  auto* otherwise = llvm::BasicBlock::Create(context_, "else", function_);
+  auto* done = llvm::BasicBlock::Create(context_, "done", function_);
+  b_.CreateCondBr(condition, then, otherwise);
+  for (const bool side : {true, false}) {
+    b_.SetInsertPoint(side ? then : otherwise);
+    no_difference_[key] = b_.getInt1(side);
+    loop(s);
+    b_.CreateBr(done);
+  }
+  no_difference_.erase(key);
+  b_.SetInsertPoint(done);
+}
+
+void KernelEmitter::loop(const For& s) {
+  const std::int32_t id = s.var.id;
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "done", function_);
+  llvm::Type* type =
+      s.var.extent <= std::numeric_limits<std::int32_t>::max() ? b_.getInt32Ty() : b_.getInt64Ty();
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  auto* i = b_.CreatePHI(type, 2, k_.vars[static_cast<std::size_t>(id)]);
+  i->addIncoming(llvm::ConstantInt::get(type, 0), before);
+  vars_[id] = i;
+  block(s.body);
+  Value* next = b_.CreateAdd(i, llvm::ConstantInt::get(type, 1), "", true, true);
+  i->addIncoming(next, b_.GetInsertBlock());
+  auto* extent = llvm::ConstantInt::get(type, static_cast<std::uint64_t>(s.var.extent));
+  auto* back = b_.CreateCondBr(b_.CreateICmpNE(next, extent), body, after);
+  if (s.unroll > 1) {
+    auto* count = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<std::uint32_t>(s.unroll)));
+    auto* wanted =
+        llvm::MDNode::get(context_, {llvm::MDString::get(context_, "llvm.loop.unroll.count"), count});
+    auto* loop = llvm::MDNode::getDistinct(context_, {nullptr, wanted});
+    loop->replaceOperandWith(0, loop);
+    back->setMetadata(llvm::LLVMContext::MD_loop, loop);
+  }
+  b_.SetInsertPoint(after);
 }
 
 }  // namespace bz::emit

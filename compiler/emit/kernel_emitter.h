@@ -5,9 +5,11 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "compiler/emit/emit.h"
 #include "compiler/emit/math.h"
@@ -29,7 +31,6 @@ class KernelEmitter {
   void emit(const kernel::Const& s);
   void emit(const kernel::Apply& s);
   bool round_pairs(const kernel::Apply& s);  // false when it is no cast of pairs to bf16
-  bool keep_scaled(const kernel::Apply& s);  // false when its operands are to be multiplied by their factors
   void emit(const kernel::Fold& s);
   void emit(const kernel::Lane& s);
   void emit(const kernel::Widen& s);
@@ -58,6 +59,8 @@ class KernelEmitter {
   void emit(const kernel::Teams& s);
   void emit(const kernel::Collect& s);
   void emit(const kernel::If& s);
+  void serial_loop(const kernel::For& s);
+  void loop(const kernel::For& s);
   void emit(const kernel::Comment&) {}
 
   // ---- lists ---- (kernel_lists.cpp)
@@ -67,6 +70,11 @@ class KernelEmitter {
                std::size_t first) const;  // none when the first is not of that kind
   bool emit(const List& list);            // false when they are to be emitted one by one
   void emit(const kernel::SumOfTerms& s);
+  void emit(const kernel::ScaledExp& s);
+  void emit(const kernel::ExpFactor& s);
+  llvm::Value* no_difference(const kernel::ScaledExp& s);
+  const kernel::ScaledExp* loop_exp(const kernel::Block& body) const;
+  bool is_scaled(kernel::ValueId pivot) const;  // whether there is a factor
   ExpTerms terms(kernel::ValueId exponent) const;
   // What all exponents have subtracted as one value; kNone where they do not.
   kernel::ValueId subtrahend(llvm::ArrayRef<kernel::ValueId> exponents) const;
@@ -100,6 +108,7 @@ class KernelEmitter {
   llvm::Value* address_if(const Place& p, const Index& offset, llvm::Value* mask);  // else that of element 0
   llvm::Align alignment(const Place& p, const Index& offset) const;
   // Lanes that one instruction can move: a power of two.
+  bool follow_each_other(const Index& offset, int width) const;  // whether lanes do
   int piece(const Place& p, const Index& offset, int width) const;
   llvm::Value* all_of(const Lanes& masks, int first, int count);
   llvm::Value* any_of(const Lanes& masks);
@@ -128,9 +137,7 @@ class KernelEmitter {
   // ---- values ----
   Lanes lanes(kernel::ValueId id);
   llvm::Value* lane(kernel::ValueId id, int i);
-  llvm::Value* scaled_lane(kernel::ValueId id, int i);  // not yet multiplied
-  kernel::ValueId pivot_of(kernel::ValueId id) const;   // kNone: it is not to be multiplied
-  const Pairs* pairs(kernel::ValueId id) const;         // null where they are no pairs
+  const Pairs* pairs(kernel::ValueId id) const;  // null where they are no pairs
   const kernel::Value& info(kernel::ValueId id) const { return k_.values[static_cast<std::size_t>(id)]; }
   llvm::Function* primitive(std::string_view name, llvm::Type* result, llvm::ArrayRef<llvm::Type*> args);
   void barrier(kernel::Scope scope);
@@ -153,9 +160,9 @@ class KernelEmitter {
   // A value has the one or the other.
   std::unordered_map<kernel::ValueId, Lanes> values_;
   std::unordered_map<kernel::ValueId, Pairs> pairs_;
-  // Of what the lanes of a value are yet to be multiplied by, the factor of this pivot.
-  std::unordered_map<kernel::ValueId, kernel::ValueId> pivots_;
   std::unordered_map<kernel::ValueId, const kernel::Apply*> differences_;  // that have been emitted
+  // By pivot and least x, in the loop that is emitted: whether scaled exponentials need no difference.
+  std::map<std::pair<kernel::ValueId, kernel::ValueId>, llvm::Value*> no_difference_;
   std::unordered_set<kernel::ValueId> narrow_;           // elements of 16 bits, as they were loaded
   std::unordered_map<std::int32_t, llvm::Value*> vars_;  // i32 or i64
   std::unordered_map<kernel::ArrayId, llvm::Value*> arrays_;

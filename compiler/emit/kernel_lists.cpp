@@ -26,7 +26,7 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
     const auto follows = [&](const Apply* earlier) {
       return std::find(s->args.begin(), s->args.end(), earlier->result) == s->args.end();
     };
-    const bool alike = list.empty() || (s->op == list[0]->op && s->coarse == list[0]->coarse &&
+    const bool alike = list.empty() || (s->op == list[0]->op &&
                                         (s->op == ScalarOp::exp ? terms(s->args[0]) == terms(list[0]->args[0])
                                                                 : s->args[1] == list[0]->args[1]));
     lanes += info(s->result).width;
@@ -37,6 +37,9 @@ KernelEmitter::List KernelEmitter::list_at(const Block& stmts, std::size_t first
   return list;
 }
 
+// The branch that exponentials of a list share takes 4 instructions and saves 2 an element.
+constexpr std::size_t kListed = 4;
+
 bool KernelEmitter::emit(const List& list) {
   if (list.empty()) return false;
   if (list[0]->op == ScalarOp::div) return divide(list);
@@ -46,28 +49,69 @@ bool KernelEmitter::emit(const List& list) {
     exponents.push_back(s->args[0]);
     for (int i = 0; i < info(s->result).width; ++i) x.push_back(lane(s->args[0], i));
   }
-  constexpr std::size_t kLeast = 4;  // the branch takes 4 instructions and saves 2 an element
-  Value* least = x.size() >= kLeast ? least_of(exponents, x) : nullptr;
-  const ValueId pivot = list[0]->coarse && least != nullptr ? subtrahend(exponents) : kNone;
-  Lanes y;
-  if (pivot == kNone) {
-    y = exp_nonpositive(b_, x, terms(exponents[0]), least);
-  } else {
-    Lanes minuends;
-    for (const ValueId exponent : exponents) {
-      for (int i = 0; i < info(exponent).width; ++i)
-        minuends.push_back(lane(differences_.at(exponent)->args[0], i));
-    }
-    y = scaled_exp_of_differences(b_, minuends, lane(pivot, 0), least);
-  }
+  Value* least = x.size() >= kListed ? least_of(exponents, x) : nullptr;
+  const Lanes y = exp_nonpositive(b_, x, terms(exponents[0]), least);
   const auto* next = y.begin();
   for (const Apply* s : list) {
     const auto* end = next + info(s->result).width;
     values_[s->result] = Lanes(next, end);
-    if (pivot != kNone) pivots_[s->result] = pivot;
     next = end;
   }
   return true;
+}
+
+// One branch is for all lanes then, and there is a factor.
+bool KernelEmitter::is_scaled(ValueId pivot) const {
+  return info(pivot).dtype == DType::f32 && info(pivot).width == 1 && !options_.fast_math;
+}
+
+Value* KernelEmitter::no_difference(const ScaledExp& s) {
+  const auto known = no_difference_.find({s.pivot, s.least});
+  return known != no_difference_.end() ? known->second
+                                       : needs_no_difference(b_, lane(s.pivot, 0), lane(s.least, 0));
+}
+
+// Those of a loop's exponentials, if they are known before it.
+const ScaledExp* KernelEmitter::loop_exp(const Block& body) const {
+  for (const Stmt& s : body) {
+    const auto* exp = std::get_if<ScaledExp>(&s.op);
+    if (exp != nullptr && is_scaled(exp->pivot) && values_.contains(exp->pivot) &&
+        values_.contains(exp->least) && !no_difference_.contains({exp->pivot, exp->least}))
+      return exp;
+  }
+  return nullptr;
+}
+
+void KernelEmitter::emit(const ScaledExp& s) {
+  Lanes all;
+  for (const ValueId v : s.x) all.append(lanes(v));
+  if (is_scaled(s.pivot)) {
+    all = scaled_exp(b_, all, lane(s.pivot, 0), no_difference(s));
+  } else {
+    const DType t = info(s.pivot).dtype;
+    const auto width = static_cast<std::size_t>(info(s.x[0]).width);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = b_.CreateFSub(all[i], lane(s.pivot, static_cast<int>(i % width)));
+    if (t == DType::f32 && !options_.fast_math) {
+      const auto min = [](const math::Real& l, const math::Real& r) { return math::min(l, r); };
+      all = exp_nonpositive(b_, all, narrow_.contains(s.x[0]) ? ExpTerms::few : ExpTerms::many,
+                            all.size() >= kListed ? math::fold(b_, all, min) : nullptr);
+    } else {
+      for (Value*& v : all)
+        v = t == DType::f32 ? fast_math(b_, ScalarOp::exp, {v}) : apply(b_, ScalarOp::exp, {v}, {t}, t);
+    }
+  }
+  const auto* next = all.begin();
+  for (const ValueId v : s.results) {
+    const auto* end = next + info(v).width;
+    values_[v] = Lanes(next, end);
+    next = end;
+  }
+}
+
+void KernelEmitter::emit(const ExpFactor& s) {
+  Value* pivot = lane(s.pivot, 0);
+  values_[s.result] = {is_scaled(s.pivot) ? factor(b_, pivot) : llvm::ConstantFP::get(pivot->getType(), 1)};
 }
 
 // The least of the exponents whose elements are `x`.

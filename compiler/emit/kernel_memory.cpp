@@ -67,13 +67,27 @@ Value* KernelEmitter::address_if(const Place& p, const Index& offset, Value* mas
   return b_.CreateInBoundsGEP(memory_type(context_, p.dtype), p.base, at);
 }
 
+bool KernelEmitter::follow_each_other(const Index& offset, int width) const {
+  return offset - with_lane(offset, 0) == Index::var({kLaneVar, width});
+}
+
+// Lanes may follow each other in pieces alone, as of a view, or of a vector that shared memory has in two places.
 int KernelEmitter::piece(const Place& p, const Index& offset, int width) const {
-  if (width == 1) return 1;
-  const Index first = with_lane(offset, 0);
-  if (!(offset - first == Index::var({kLaneVar, width}))) return 1;
-  int n = std::min(width, 16 / size_of(p.dtype));
-  while (n > 1 && (n * size_of(p.dtype) > p.alignment || !divisible(first, n) || p.elements < n)) n /= 2;
-  return n;
+  const bool all = follow_each_other(offset, width);
+  const auto lane = [&](int i) { return all ? with_lane(offset, 0) + Index(i) : with_lane(offset, i); };
+  const auto is_whole = [&](int first, int n) {
+    if (!divisible(lane(first), n)) return false;
+    for (int i = 1; i < n && !all; ++i) {
+      if (!(lane(first + i) - lane(first) == Index(i))) return false;
+    }
+    return true;
+  };
+  for (int n = std::min(width, kVectorBytes / size_of(p.dtype)); n > 1; n /= 2) {
+    bool whole = n * size_of(p.dtype) <= p.alignment && n <= p.elements;
+    for (int i = 0; i < (all ? 1 : width) && whole; i += n) whole = is_whole(i, n);
+    if (whole) return n;
+  }
+  return 1;
 }
 
 Value* KernelEmitter::all_of(const Lanes& masks, int first, int count) {
@@ -162,8 +176,7 @@ bool KernelEmitter::can_realign(const Place& p, const Index& offset, int width) 
       p.alignment % kVectorBytes != 0 || piece(p, offset, width) > 2)
     return false;
   const Index first = with_remainders(with_lane(offset, 0));
-  return with_lane(offset, 1) - with_lane(offset, 0) == Index(1) && first.lo() >= 0 &&
-         first.hi() + 2 * width <= p.elements;
+  return follow_each_other(offset, width) && first.lo() >= 0 && first.hi() + 2 * width <= p.elements;
 }
 
 // Of two aligned vectors what lies in the middle. One by one the elements would take a load each, and each of those as many lines

@@ -161,9 +161,14 @@ math::Int is_near(const Real& pivot) { return abs(pivot) <= math::f32::kFarthest
 
 }  // namespace
 
-Elements scaled_exp_of_differences(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, llvm::Value* pivot,
-                                   llvm::Value* least) {
+llvm::Value* needs_no_difference(llvm::IRBuilder<>& b, llvm::Value* pivot, llvm::Value* least) {
   constexpr double kLeast = -86;
+  const Real p(b, pivot);
+  return (is_near(p) & (Real(b, least) - p >= kLeast)).value();
+}
+
+Elements scaled_exp(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, llvm::Value* pivot,
+                    llvm::Value* no_difference) {
   const Real p(b, pivot);
   const math::f32::Pivot by(p);
   const auto all = [&](auto&& f) {
@@ -171,13 +176,14 @@ Elements scaled_exp_of_differences(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Va
     for (llvm::Value* v : x) y.push_back(f(Real(b, v)).value());
     return y;
   };
-  return math::branch_list(
-      is_near(p) & (Real(b, least) >= kLeast),
-      [&] { return all([&](const Real& v) { return by.exp(v, ExpTerms::few); }); },
-      [&] {
-        const Real inverse = select(is_near(p), by.inverse_factor(), 1.0);
-        return all([&](const Real& v) { return math::f32::exp_nonpositive(v - p, ExpTerms::few) * inverse; });
-      });
+  const auto without = [&] { return all([&](const Real& v) { return by.exp(v, ExpTerms::few); }); };
+  const auto with = [&] {
+    const Real last = select(is_near(p), by.inverse_factor(), 1.0) * 0x1p-64;
+    return all([&](const Real& v) { return by.exp_of_difference(v, last); });
+  };
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(no_difference))
+    return known->isOne() ? without() : with();
+  return math::branch_list(math::Int(b, no_difference), without, with);
 }
 
 llvm::Value* factor(llvm::IRBuilder<>& b, llvm::Value* pivot) {

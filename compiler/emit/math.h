@@ -49,10 +49,11 @@ llvm::Value* sum_of_terms(llvm::IRBuilder<>& b, llvm::Value* pivot,
                           llvm::function_ref<Elements(llvm::Value* floor)> elements, ExpTerms terms);
 
 // exp(x - pivot) / factor(pivot) of a list, for what is rounded to 16 bits: with that factor the error is 8 ulp at most, of exp of the
-// rounded difference where one is taken. No x is above the pivot, unless one is NaN, and `least` is the least difference. Where it is
-// not below -86 and the pivot is not huge, no difference is taken. The factor is between 0.7 and 1.42.
-Elements scaled_exp_of_differences(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, llvm::Value* pivot,
-                                   llvm::Value* least);
+// rounded difference where one is taken. No x is above the pivot, unless one is NaN. The factor is between 0.7 and 1.42. No difference is
+// needed where the pivot is not huge and `least`, which no x is below, is not more than 86 below it: `no_difference` says so, of all x.
+llvm::Value* needs_no_difference(llvm::IRBuilder<>& b, llvm::Value* pivot, llvm::Value* least);
+Elements scaled_exp(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> x, llvm::Value* pivot,
+                    llvm::Value* no_difference);
 llvm::Value* factor(llvm::IRBuilder<>& b, llvm::Value* pivot);
 
 // Under fast_math, in f32: the operations for which has_fast_math() holds (those with a fast_error) as a few instructions.

@@ -122,8 +122,16 @@ Real Pivot::factor() const { return exp_of_rest(fma(k_, kLn2Hi, -p_), ExpTerms::
 Real Pivot::inverse_factor() const { return exp_of_rest(fma(k_, -kLn2Hi, p_), ExpTerms::many); }
 
 // Without overflow to think of, one factor 2^(n + 64) is normal, and 2^-64 rounds the result once where it is subnormal.
+constexpr double kRoundRaised = kRoundBiased + 64;
+
+// ln 2 is its nearest f32 here: off by 2^-29, which n makes 2^-21.7 at most. exp(-105) is 0, also divided by the factor.
+Real Pivot::exp_of_difference(Real x, Real last) const {
+  x = max(x - p_, -105.0);
+  Real t = fma(x, kLog2e, kRoundRaised);
+  return exp_of_rest(fma(t - kRoundRaised, -kLn2Hi, x), ExpTerms::few) * power_of_two(t) * last;
+}
+
 Real exp_nonpositive(Real x, ExpTerms terms) {
-  constexpr double kRoundRaised = kRoundBiased + 64;
   x = max(x, -104.0);
   Real t = fma(x, kLog2e, kRoundRaised);
   return exp_reduced(x, t - kRoundRaised, terms) * power_of_two(t) * 0x1p-64;

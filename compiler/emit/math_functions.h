@@ -36,6 +36,8 @@ class Pivot {
   Term term(Real x, ExpTerms terms) const;  // without the factor
   Real exp(Real x, ExpTerms terms) const;   // as well, as one number: of x from p - 86 to p
   Real factor() const;
+  // exp(x - p) times `last` / 2^64, of any x up to p: for what is rounded to 16 bits.
+  Real exp_of_difference(Real x, Real last) const;
   Real inverse_factor() const;
 
  private:

@@ -64,6 +64,7 @@ int instructions(Monoid m, bool fast_math) {
 
 int element_instructions(const Region& region, const Expr& e) {
   if (e.kind == Expr::Kind::map) return instructions(e.op, region.fast_math);
+  if (e.kind == Expr::Kind::scaled_exp) return instructions(ScalarOp::exp, region.fast_math);
   return e.kind == Expr::Kind::load ? 1 : 0;
 }
 int element_instructions(const Region& region, const Reduction& r) {

@@ -77,6 +77,8 @@ std::string print(const Region& region, const std::function<std::string(NodeId)>
       case Expr::Kind::constant: what = to_string(e.value); break;
       case Expr::Kind::index: what = fmt::format("index {}", e.index.str(var)); break;
       case Expr::Kind::map: what = fmt::format("{} {}", info(e.op).text, fmt::join(operands, ", ")); break;
+      case Expr::Kind::scaled_exp: what = fmt::format("scaled exp {}", fmt::join(operands, ", ")); break;
+      case Expr::Kind::exp_factor: what = fmt::format("factor of exp {}", operands[0]); break;
       case Expr::Kind::pad:
         what = fmt::format("{} or {}", fmt::join(operands, ", "), to_string(e.value));
         break;

@@ -29,7 +29,9 @@ struct Expr {
     index,     // the number `index`
     map,       // `op` on operands
     pad,       // operands[0] where `where` holds, else `value`
-    reduce,    // component `component` of reductions[`reduction`]
+    scaled_exp,  // of operands[0] and its pivot, operands[1]; operands[2] is the thread's least: see kernel::ScaledExp
+    exp_factor,  // of the pivot
+    reduce,      // component `component` of reductions[`reduction`]
   };
   Kind kind = Kind::load;
   NodeId node = kNoNode;     // the graph node this is a value of
@@ -46,7 +48,6 @@ struct Expr {
   int table = -1;             // of a load: from this table of the group, not from memory
   int reduction = -1;
   int component = 0;
-  bool coarse = false;  // of an exp: see kernel::Apply
   bool varies = false;
   int phase = 0;
 };

@@ -279,7 +279,8 @@ class GangLowering {
       Step step = position.step(Index(i), !position.is_inside(i));
       for (const auto& [id, in] : parameters_of(stage)) {
         b_.at(stage.expr(id).node);
-        b_.set(in.array, in.at(step), load_value(stage, position, stage.expr(id), &step));
+        b_.set(in.array, place_in(stage, position, in, step),
+               load_value(stage, position, stage.expr(id), &step));
       }
     }
   }

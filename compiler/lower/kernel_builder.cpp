@@ -23,9 +23,27 @@ Handle KernelBuilder::apply(ScalarOp op, std::span<const Handle> args, DType res
   return r;
 }
 
-Handle KernelBuilder::exp_nonpositive(Handle x, DType type, bool coarse) {
+Handle KernelBuilder::exp_nonpositive(Handle x, DType type) {
   const Handle r = value(type, width(x));
-  append({Apply{r, ScalarOp::exp, {x}, true, coarse}});
+  append({Apply{r, ScalarOp::exp, {x}, true}});
+  return r;
+}
+
+std::vector<Handle> KernelBuilder::scaled_exp(std::span<const Handle> x, Handle pivot, Handle least) {
+  const int w = std::max(width(x[0]), width(pivot));
+  ScaledExp s{{}, {}, pivot, least};
+  for (const Handle h : x) {
+    s.x.push_back(width(h) < w ? widen(h, w) : h);
+    s.results.push_back(value(dtype(h), w));
+  }
+  std::vector<Handle> results = s.results;
+  append({std::move(s)});
+  return results;
+}
+
+Handle KernelBuilder::exp_factor(Handle pivot) {
+  const Handle r = value(dtype(pivot), width(pivot));
+  append({ExpFactor{r, pivot}});
   return r;
 }
 
@@ -142,8 +160,8 @@ Handle KernelBuilder::shuffle(Handle v, int mask) {
   return r;
 }
 
-ArrayId KernelBuilder::array(std::string name, DType t, std::int64_t elements, Space space) {
-  k_.arrays.push_back({std::move(name), t, elements, space});
+ArrayId KernelBuilder::array(std::string name, DType t, std::int64_t elements, Space space, ArrayId within) {
+  k_.arrays.push_back({std::move(name), t, elements, space, within});
   return static_cast<ArrayId>(k_.arrays.size()) - 1;
 }
 

@@ -24,8 +24,9 @@ class KernelBuilder final : public ScalarBuilder {
 
   Handle apply(ScalarOp op, std::span<const Handle> args, DType result) override;
   Handle constant(const Scalar& value) override;
-  Handle exp_nonpositive(Handle x, DType type) override { return exp_nonpositive(x, type, false); }
-  Handle exp_nonpositive(Handle x, DType type, bool coarse);
+  Handle exp_nonpositive(Handle x, DType type) override;
+  std::vector<Handle> scaled_exp(std::span<const Handle> x, Handle pivot, Handle least);
+  Handle exp_factor(Handle pivot);
   Handle sum_of_terms(std::span<const Handle> x, DType type) override;
   std::vector<Handle> replace_if(Handle condition, std::span<const Handle> values, DType type,
                                  const std::function<std::vector<Handle>()>& other) override;
@@ -95,7 +96,8 @@ class KernelBuilder final : public ScalarBuilder {
     append({kernel::Let{v, value}});
     return v;
   }
-  kernel::ArrayId array(std::string name, DType t, std::int64_t elements, kernel::Space space);
+  kernel::ArrayId array(std::string name, DType t, std::int64_t elements, kernel::Space space,
+                        kernel::ArrayId within = kernel::kNone);
   IndexVar var(std::string name, std::int64_t extent);
   // The value in `width` lanes.
   Handle widen(Handle value, int width);

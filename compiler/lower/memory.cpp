@@ -77,12 +77,20 @@ std::string place_name(const StageContext& stage, const Root& root) {
   return stage.kernel.buffer(stage.kernel.roots.at({root.node, root.temporary})).name;
 }
 
-void hold(const StageContext& stage, const Held& values, std::span<const Step> steps) {
+Index place_in(const StageContext& stage, const Position& position, const Holding& in, const Step& step) {
+  if (in.own) return step.own;
+  constexpr int kPieceBytes = 16;
+  const int bytes = size_of(stage.kernel.array(in.array).dtype) * stage.schedule.vector;
+  return in.begin + position.slot(step, std::max(1, bytes / kPieceBytes));
+}
+
+void hold(const StageContext& stage, const Position& position, const Held& values,
+          std::span<const Step> steps) {
   KernelBuilder& b = stage.builder;
   for (const Step& s : steps) {
     for (const auto& [id, in] : values) {
       b.at(stage.expr(id).node);
-      b.set(in.array, in.at(s), b.widen(s.memo.at(id), stage.schedule.vector));
+      b.set(in.array, place_in(stage, position, in, s), b.widen(s.memo.at(id), stage.schedule.vector));
     }
   }
 }
@@ -93,7 +101,8 @@ void start_copies(const StageContext& stage, const Position& position, const Hel
   for (const auto& [id, in] : loads) {
     const Expr& e = stage.expr(id);
     b.at(e.node);
-    b.copy(in.array, in.at(step), stage.kernel.sources.at(e.source), position.at(e.index, &step), begins);
+    b.copy(in.array, place_in(stage, position, in, step), stage.kernel.sources.at(e.source),
+           position.at(e.index, &step), begins);
   }
 }
 

@@ -15,7 +15,6 @@ struct Holding {
   kernel::ArrayId array = kernel::kNone;
   Index begin = Index(0);
   bool own = false;
-  Index at(const Step& step) const { return own ? step.own : begin + step.slot; }
 };
 using Held = std::map<ExprId, Holding>;
 
@@ -29,8 +28,12 @@ void store_value(const StageContext& stage, const Root& root, const Index& offse
 // Of the buffer or table that the root is stored in.
 std::string place_name(const StageContext& stage, const Root& root);
 
+// Of the step's vector in what is held. Of 8 elements of 4 bytes each half is a piece of its own, so that the 16 bytes that neighbouring
+// threads access at once lie side by side in all banks.
+Index place_in(const StageContext& stage, const Position& position, const Holding& in, const Step& step);
 // Puts what has been computed in the steps to shared memory.
-void hold(const StageContext& stage, const Held& values, std::span<const Step> steps);
+void hold(const StageContext& stage, const Position& position, const Held& values,
+          std::span<const Step> steps);
 // Starts to copy what these loads bring to the step there, past the registers.
 void start_copies(const StageContext& stage, const Position& position, const Held& loads, Step& step);
 

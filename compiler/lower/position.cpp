@@ -74,8 +74,8 @@ Step Position::step(const Index& vector, bool masked) const {
   spread(region.reduced, flat, step.reduced);
   const std::int64_t room = s.prefetch > 0 ? vectors_ahead(region, s) : stage_.extent.groups * s.unroll;
   step.own = vector * s.vector + stage_.lane;
-  step.slot =
-      slot(s.prefetch > 0 && s.gang == 1 ? mod(vector, room) : vector + Index(stage_.first_vector), room);
+  step.number = s.prefetch > 0 && s.gang == 1 ? mod(vector, room) : vector + Index(stage_.first_vector);
+  step.count = room;
   return step;
 }
 
@@ -116,13 +116,18 @@ std::vector<IndexBound> Position::begin_bounds(const Step& step) const {
   return bounds;
 }
 
-Index Position::slot(const Index& number, std::int64_t count) const {
+Index Position::slot(const Step& step, int pieces) const {
   const Schedule& s = stage_.schedule;
   const StagePlace& place = stage_.place;
-  const Index chunk = number * s.threads_reduced + place.thread_reduced;
-  const Index vector = s.lanes_reduced ? place.thread_kept * (count * s.threads_reduced) + chunk
-                                       : chunk * s.threads_kept + place.thread_kept;
-  return vector * s.vector + stage_.lane;
+  const int elements = s.vector / pieces;
+  // A warp that has what is left over has nothing before that.
+  const std::int64_t before = stage_.first_vector * pieces;
+  const Index number = step.number * pieces + floordiv(stage_.lane, elements) - Index(before);
+  const Index chunk = Index(before * s.threads_reduced) +
+                      number * (before > 0 ? kGangWarp : s.threads_reduced) + place.thread_reduced;
+  const Index piece = s.lanes_reduced ? place.thread_kept * (step.count * pieces * s.threads_reduced) + chunk
+                                      : chunk * s.threads_kept + place.thread_kept;
+  return piece * elements + mod(stage_.lane, elements);
 }
 
 }  // namespace bz::compiler

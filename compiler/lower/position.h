@@ -17,7 +17,8 @@ using Memo = std::map<ExprId, Handle>;
 // One step of a thread through its domain: where the reduced variables are, and what has been computed there.
 struct Step {
   std::vector<std::pair<std::int32_t, Index>> reduced;  // region variable -> kernel index
-  Index slot;                      // of the vector in what shared memory holds of the domain
+  Index number;                    // of the vector among those of the thread that shared memory holds,
+  std::int64_t count = 0;          // and how many these are
   Index own;                       // in what the thread itself holds
   std::vector<IndexBound> bounds;  // of the domain, where they may fail
   Memo memo;
@@ -54,8 +55,8 @@ class Position {
   // Where the vector begins in the domain, and the thread has one: it is copied whole then.
   std::vector<IndexBound> begin_bounds(const Step& step) const;
 
-  // In shared memory, of the thread's vector of that number out of `count`: neighbouring threads have neighbouring ones.
-  Index slot(const Index& number, std::int64_t count) const;
+  // Where shared memory holds the step's vector, which it holds in so many pieces: neighbouring threads have neighbouring ones.
+  Index slot(const Step& step, int pieces) const;
 
  private:
   // Of all threads that share a domain, in one vector of each.

@@ -7,9 +7,18 @@ namespace bz::compiler {
 SpillArrays::SpillArrays(const StageContext& stage) : spill(spill_of(stage.region, stage.schedule)) {
   const Schedule& s = stage.schedule;
   const std::int64_t elements = static_cast<std::int64_t>(s.spill) * s.vector * threads_of(s);
-  for (std::size_t i = 0; i < spill.arrays.size(); ++i) {
-    arrays.push_back(
-        stage.builder.array(stage.array_name("spill", i), spill.arrays[i], elements, kernel::Space::shared));
+  const auto size = [&](std::size_t i) { return size_of(spill.arrays[i].dtype); };
+  arrays.resize(spill.arrays.size(), {kernel::kNone, Index(0)});
+  for (const bool within : {false, true}) {
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const int other = spill.arrays[i].within;
+      if ((other >= 0) != within) continue;
+      const auto host = static_cast<std::size_t>(within ? other : static_cast<int>(i));
+      const int times = size(host) / size(i);
+      arrays[i] = {stage.builder.array(stage.array_name("spill", i), spill.arrays[i].dtype, times * elements,
+                                       kernel::Space::shared, within ? arrays[host].array : kernel::kNone),
+                   Index((times - 1) * elements)};
+    }
   }
 }
 
@@ -39,7 +48,7 @@ void Spilled::start(std::span<Step> steps) {
 Held Spilled::held(int phase) const {
   Held held;
   for (const auto& [id, array] : arrays_.spill.held[static_cast<std::size_t>(phase)])
-    held[id].array = arrays_.arrays[static_cast<std::size_t>(array)];
+    held[id] = arrays_.arrays[static_cast<std::size_t>(array)];
   return held;
 }
 
@@ -80,7 +89,8 @@ std::vector<Step> Spilled::steps_of(const Group& group) const {
   const Index number = group.number * together_;
   for (int u = 0; u < together_; ++u) {
     steps.push_back(position_.step(number + Index(u) + Index(in_registers_), group.masked));
-    steps.back().slot = position_.slot(number + Index(u), stage_.schedule.spill);
+    steps.back().number = number + Index(u);
+    steps.back().count = stage_.schedule.spill;
   }
   return steps;
 }

@@ -16,7 +16,7 @@ struct SpillArrays {
   explicit SpillArrays(const StageContext& stage);
 
   Spill spill;
-  std::vector<kernel::ArrayId> arrays;
+  std::vector<Holding> arrays;
 };
 
 class Spilled {

@@ -36,21 +36,41 @@ void Values::load(const Needs& n, const Held& held, std::span<Step> steps) {
       const Expr& e = stage_.expr(id);
       const auto in = held.find(id);
       b_.at(e.node);
-      s.memo[id] = in != held.end() ? b_.get(in->second.array, in->second.at(s), e.dtype)
-                                    : load_value(stage_, position_, e, &s);
+      s.memo[id] = in != held.end()
+                       ? b_.get(in->second.array, place_in(stage_, position_, in->second, s), e.dtype)
+                       : load_value(stage_, position_, e, &s);
     }
   }
 }
 
 void Values::compute(const Needs& n, std::span<Step> steps) {
   // `unroll` steps side by side, so that what takes a branch takes it once for all of them.
-  const auto together = static_cast<std::size_t>(stage_.schedule.unroll);
-  for (std::size_t i = 0; i < steps.size(); i += together) {
-    const std::span<Step> part = steps.subspan(i, std::min(together, steps.size() - i));
+  const std::size_t count = together(n) ? steps.size() : static_cast<std::size_t>(stage_.schedule.unroll);
+  for (std::size_t i = 0; i < steps.size(); i += count) {
+    const std::span<Step> part = steps.subspan(i, std::min(count, steps.size() - i));
     for (const ExprId id : n.varying) {
-      for (Step& s : part) s.memo[id] = evaluate(id, &s);
+      if (stage_.expr(id).kind == Expr::Kind::scaled_exp) {
+        scaled_exp(id, part);
+      } else {
+        for (Step& s : part) s.memo[id] = evaluate(id, &s);
+      }
     }
   }
+}
+
+void Values::scaled_exp(ExprId id, std::span<Step> steps) {
+  const Expr& e = stage_.expr(id);
+  b_.at(e.node);
+  std::vector<Handle> x;
+  for (const Step& s : steps) x.push_back(of(e.operands[0], &s));
+  const std::vector<Handle> y = b_.scaled_exp(x, of(e.operands[1], nullptr), of(e.operands[2], nullptr));
+  for (std::size_t i = 0; i < steps.size(); ++i) steps[i].memo[id] = y[i];
+}
+
+bool Values::together(const Needs& n) const {
+  return stage_.schedule.lanes_reduced && !stage_.extent.shifted &&
+         std::any_of(n.varying.begin(), n.varying.end(),
+                     [&](ExprId id) { return stage_.expr(id).kind == Expr::Kind::scaled_exp; });
 }
 
 Handle Values::of(ExprId id, const Step* step) const {
@@ -74,7 +94,7 @@ Handle Values::evaluate(ExprId id, Step* step) {
       std::vector<Handle> args;
       for (const ExprId o : e.operands) args.push_back(of(o, step));
       if (e.op == ScalarOp::exp && is_below_maximum(e.operands[0]))
-        return b_.exp_nonpositive(args[0], e.dtype, e.coarse);
+        return b_.exp_nonpositive(args[0], e.dtype);
       const bool rounds = e.op == ScalarOp::cast && e.cast != e.dtype;
       const Handle r = b_.apply(e.op, args, e.op == ScalarOp::cast ? e.cast : e.dtype);
       return rounds ? b_.apply(ScalarOp::cast, std::array{r}, e.dtype) : r;
@@ -85,6 +105,8 @@ Handle Values::evaluate(ExprId id, Step* step) {
       return b_.apply(ScalarOp::select, std::array{inside, of(e.operands[0], step), b_.constant(e.value)},
                       e.dtype);
     }
+    case Expr::Kind::exp_factor: return b_.exp_factor(of(e.operands[0], step));
+    case Expr::Kind::scaled_exp: break;  // of several steps
     case Expr::Kind::reduce: return results_.at(e.reduction)[static_cast<std::size_t>(e.component)];
   }
   throw InternalError("an expression of no kind");

@@ -24,6 +24,19 @@ class Appender {
   ExprId test(ScalarOp op, std::vector<ExprId> operands) {
     return map(op, std::move(operands), DType::boolean);
   }
+  ExprId scaled_exp(ExprId x, ExprId pivot, ExprId least) {
+    Expr e;
+    e.kind = Expr::Kind::scaled_exp;
+    e.varies = true;
+    e.operands = {x, pivot, least};
+    return append(std::move(e), t_);
+  }
+  ExprId exp_factor(ExprId pivot) {
+    Expr e;
+    e.kind = Expr::Kind::exp_factor;
+    e.operands = {pivot};
+    return append(std::move(e), t_);
+  }
   ExprId sum(ExprId x) { return reduce({.monoid = Monoid::sum, .dtype = t_, .operands = {x}}); }
   // Appends a reduction, and its component 0 as an expression.
   ExprId reduce(Reduction reduction) {

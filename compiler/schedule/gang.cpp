@@ -33,7 +33,7 @@ std::vector<Gang::Array> arrays_of(const Gang& gang, const Spill& spill, const S
         if (array == static_cast<int>(a)) last = std::max(last, gang.leg[phase]);
       }
     }
-    arrays.push_back({spill.arrays[a], turns_of_leg(s) * last + s.prefetch - (last > 0 ? 1 : 0)});
+    arrays.push_back({spill.arrays[a].dtype, turns_of_leg(s) * last + s.prefetch - (last > 0 ? 1 : 0)});
   }
   return arrays;
 }

@@ -195,8 +195,12 @@ bool exchange_once(Region& r) {
     // A thread may have nothing but -inf where others do not.
     const ExprId none = a.constant(-std::numeric_limits<double>::infinity());
     const ExprId pivot = a.map(ScalarOp::select, {a.test(ScalarOp::eq, {own, none}), a.constant(0), own});
-    const ExprId e = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {x, pivot})});
-    const ExprId sum = a.reduce({.monoid = Monoid::sum, .dtype = t, .operands = {e}, .over = Over::thread});
+    const ExprId least = a.reduce({.monoid = Monoid::min, .dtype = t, .operands = {x}, .over = Over::thread});
+    const ExprId e = a.scaled_exp(x, pivot, least);
+    const ExprId factor = a.exp_factor(pivot);
+    const ExprId scaled =
+        a.reduce({.monoid = Monoid::sum, .dtype = t, .operands = {e}, .over = Over::thread});
+    const ExprId sum = a.map(ScalarOp::mul, {scaled, factor});
     const ExprId m = a.reduce({.monoid = Monoid::max_sumexp,
                                .dtype = t,
                                .merge = true,
@@ -204,9 +208,8 @@ bool exchange_once(Region& r) {
                                .over = Over::threads});
     at(found->s).reduction = at(found->m).reduction = at(m).reduction;
     at(found->s).component = 1;
-    at(e).coarse = true;
-    const ExprId factor = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {own, found->m})});
-    const ExprId scale = a.map(ScalarOp::div, {factor, found->s});
+    const ExprId rest = a.map(ScalarOp::exp, {a.map(ScalarOp::sub, {own, found->m})});
+    const ExprId scale = a.map(ScalarOp::mul, {a.map(ScalarOp::div, {rest, found->s}), factor});
     for (const ExprId quotient : found->quotients) {
       at(quotient).op = ScalarOp::mul;
       at(quotient).operands = {e, scale};

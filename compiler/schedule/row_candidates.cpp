@@ -85,9 +85,12 @@ class RowCandidates {
   // memory: rms_norm of 1024 f32 took 0.509 ms so and 0.516 with eight, layer_norm of 256 bf16 0.509 and 0.526. With exponentials
   // four (attention_softmax of 1024 f32 0.26 ms, 0.38 with two). Elements of 16 bits leave less time to exchange twice: layer_norm
   // of 4096 took 0.521 ms by 128 threads and 0.532 by 256; with exponentials none: softmax of 1024 0.518 ms with eight vectors,
-  // 0.545 with four (H200, 2026-11).
+  // 0.545 with four (H200, 2026-11). Of 256 it took 0.500 ms with four and 0.503 with eight, log_softmax 0.508 and 0.504 (2026-12).
   int kept_threads(int cluster) const {
-    if (narrow() && heavy_) return power_at_least(ceil_div(size_, kMostPreferred * cluster));
+    if (narrow() && heavy_) {
+      const bool few = exponentials_again_ && size_ > kShort / 2 && size_ <= kShort;
+      return power_at_least(ceil_div(size_, (few ? kPreferred / 2 : kMostPreferred) * cluster));
+    }
     const int vectors = heavy_ ? 4 : 2;
     const int most = narrow() && exchanges_ > 1 ? kLeastThreads : 512;
     return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
@@ -144,11 +147,15 @@ class RowCandidates {
   // 393216 bf16 0.65 ms by 256 threads that have 96 each, 0.67 by 512). Where exponentials are taken in the
   // one pass that sums them, registers are short: log_softmax of 393216 f32 took 0.53 ms by blocks of 512
   // threads, 0.55 of 256 (softmax 0.77 and 0.54); of 16384 bf16 0.515 by a block that spills, 0.53 by two
-  // (softmax 0.59 and 0.53).
+  // (softmax 0.59 and 0.53). Of f32 with sums alone four blocks share even the shortest: rms_norm of 16384 0.500 ms so, 0.504
+  // by one block (H200, 2026-12).
   void prefer_small_blocks() {
     const bool aligned = size_ % first_.vector == 0;
     const bool one_pass = heavy_ && !exponentials_again_;
     const int preferred = (narrow() ? 1 : one_pass ? 4 : 2) * kLeastThreads;
+    const bool sums = std::all_of(region_.reductions.begin(), region_.reductions.end(),
+                                  [](const Reduction& r) { return r.component_dtypes().size() == 1; });
+    const bool by_four = aligned && !narrow() && !heavy_ && sums && size_ < 2 * kOfCluster;
     const auto rank = [&](const Schedule& s) {
       if (s.prefetch > 0 && s.spill > 0) return std::pair(-2, 0);
       if (s.parameters != Parameters::memory) {
@@ -158,6 +165,7 @@ class RowCandidates {
       }
       const int distance = std::max(s.threads_reduced, preferred) / std::min(s.threads_reduced, preferred);
       const int spills = s.spill > 0 ? 1 : 0;
+      if (by_four) return std::pair(distance, std::max(4, s.cluster) / std::min(4, s.cluster) + spills);
       if (narrow() && !aligned) return std::pair(1 - spills, distance);
       if (narrow() && one_pass) return std::pair(distance, 1 - spills);
       return narrow() && !heavy_ ? std::pair(spills, distance) : std::pair(distance, spills);
@@ -194,20 +202,25 @@ class RowCandidates {
   // Of 16 bits: blocks as small as a cluster of 16 allows with 128 elements a thread, and no more of them than leave it 64. In registers
   // stay 32 of more than 64 elements, 48 of so many where many blocks share a row; the rest in shared memory, where it takes half the
   // room. Exponentials that are needed again take registers to interleave, so that a thread has up to 256 elements where it cannot be
-  // as few as 64, and 80 of them there (48 of the 256 threads that longer rows need). Shares of the copy speed, before and so: softmax
+  // as few as 64, and 80 of them there (of 256 threads 192 and 48, of 512 128 and 32, for longer rows: 2^20 80 % by 256 and 81 by 512). Shares of the copy speed, before and so: softmax
   // of 16384 bf16 91 and 101 %, of 65536 83 and 98, of 393216 75 and 87, of 2^20 52 and 73; log_softmax 98 and 101, 95 and 98 of the
   // first two, of 262144 87 and 90, of 2^20 68 and 83. Rows that are not aligned have masks beside their elements, so that fewer
   // blocks share one: softmax of 30522 70 and 90 %, log_softmax by one block 90 and 95 (H200, 2026-11).
   void add_exponentials_of_long_rows() {
     if (!narrow() || !heavy_ || size_ < kOfCluster || most_cluster_ == 1) return;
+    const std::size_t before = out_.size();
+    if (add_exponentials_in_place()) return prefer_added(before);
     const bool aligned = size_ % first_.vector == 0;
-    const std::int64_t by_thread = exponentials_again_ ? 2 * kMostSpilled : kMostSpilled;
+    const auto by = [&](int threads) {
+      if (!exponentials_again_ || (aligned && threads == 512)) return kMostSpilled;
+      return aligned && threads == 256 ? kMostSpilled / 2 * 3 : 2 * kMostSpilled;
+    };
     std::int64_t most = aligned ? 64 : kMostSpilled;
     Schedule s = first_;
     s.keep = Keep::registers;
     int threads = kLeastThreads;
-    while (threads < 512 && each(threads, most_cluster_) > by_thread) threads *= 2;
-    if (each(threads, most_cluster_) > most) most = by_thread;
+    while (threads < 512 && each(threads, most_cluster_) > by(threads)) threads *= 2;
+    if (each(threads, most_cluster_) > most) most = by(threads);
     while (s.cluster < most_cluster_ && each(threads, s.cluster) > most) s.cluster *= 2;
     if (!aligned && !exponentials_again_ && each(2 * threads, 1) <= kMostSpilled) {
       threads *= 2;
@@ -217,17 +230,33 @@ class RowCandidates {
     if (!aligned) {
       if (exponentials_again_) registers = 80;
     } else if (each(threads, s.cluster) > 64) {
-      registers = !exponentials_again_ ? 32 : threads == kLeastThreads ? 80 : 48;
+      registers = !exponentials_again_ || threads == 512 ? 32 : threads == kLeastThreads ? 80 : 48;
     } else if (s.cluster > 2) {
       registers = 48;
     }
-    const std::size_t before = out_.size();
     if (each(threads, s.cluster) <= registers) {
       add(s, threads, 16);
     } else {
       spill_all_but(s, registers, threads, 16);
     }
     prefer_added(before);
+  }
+
+  // Of 16 bits, aligned, and as many as are needed again: half of a row's exponentials stay in registers, half take the place of their
+  // elements in shared memory. A thread has up to 128, as few blocks share a row as that allows, and one vector is handled at a time: of
+  // 131072 bf16 93 and 97 % of the copy speed, before and so, of 196608 96 and 97, of 262144 86 and 94; of 393216, by 256 threads with 96 each, 87 and
+  // 92. Where that leaves room for two blocks, and not three, it is slower than taking them again (of 524288 86 and 88; H200, 2026-12).
+  bool add_exponentials_in_place() {
+    if (!exponentials_again_ || size_ % first_.vector != 0 || size_ <= 4 * kOfCluster) return false;
+    const int threads =
+        each(kLeastThreads, most_cluster_) <= kMostSpilled ? kLeastThreads : 2 * kLeastThreads;
+    const std::int64_t most = threads == kLeastThreads ? kMostSpilled : 96;
+    if (each(threads, most_cluster_) > most) return false;
+    Schedule s = first_;
+    s.keep = Keep::registers;
+    while (each(threads, s.cluster) > most) s.cluster *= 2;
+    spill_all_but(s, ceil_div(each(threads, s.cluster), 2 * s.vector) * s.vector, threads, s.vector);
+    return true;
   }
 
   // What has been added since there were `before` comes first.

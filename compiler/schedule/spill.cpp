@@ -56,7 +56,7 @@ Spill spill_with(const Region& region, const Schedule& s, Hold hold) {
   std::map<ExprId, int> held;
   for (const ExprId id : loads_ahead(region, s)) {
     held[id] = static_cast<int>(out.arrays.size());
-    out.arrays.push_back(kept_dtype(region, id));
+    out.arrays.push_back({kept_dtype(region, id)});
   }
   out.held.push_back(held);
   for (int phase = 0; phase + 1 < region.phases(); ++phase) {
@@ -83,9 +83,9 @@ Spill spill_with(const Region& region, const Schedule& s, Hold hold) {
       const DType t = spilling.at(e).dtype;
       int array = 0;
       while (array < static_cast<int>(out.arrays.size()) &&
-             (taken.contains(array) || out.arrays[static_cast<std::size_t>(array)] != t))
+             (taken.contains(array) || out.arrays[static_cast<std::size_t>(array)].dtype != t))
         ++array;
-      if (array == static_cast<int>(out.arrays.size())) out.arrays.push_back(t);
+      if (array == static_cast<int>(out.arrays.size())) out.arrays.push_back({t});
       taken.insert(next[e] = array);
     }
     held = std::move(next);
@@ -94,10 +94,40 @@ Spill spill_with(const Region& region, const Schedule& s, Hold hold) {
   return out;
 }
 
+// Puts what is loaded in the place of wider values that are held when it no longer is. Blocks that stay copy what they load next to places that
+// nobody else has; domains that share a block would lie in each other's columns.
+void share_places(Spill& spill, const Schedule& s) {
+  constexpr int kPieceBytes = 16;
+  if (s.prefetch > 0 || s.threads_kept > 1) return;
+  const auto is_held = [&](std::size_t phase, int array) {
+    const auto& held = spill.held[phase];
+    return std::any_of(held.begin(), held.end(), [&](const auto& one) { return one.second == array; });
+  };
+  const auto count = static_cast<int>(spill.arrays.size());
+  std::vector<bool> shared(spill.arrays.size(), false);
+  for (int a = 0; a < count; ++a) {
+    Spill::Array& narrow = spill.arrays[static_cast<std::size_t>(a)];
+    std::size_t end = 0;
+    while (end < spill.held.size() && is_held(end, a)) ++end;
+    bool again = false;
+    for (std::size_t phase = end; phase < spill.held.size(); ++phase) again = again || is_held(phase, a);
+    if (end == 0 || again || size_of(narrow.dtype) * s.vector != kPieceBytes) continue;
+    for (int b = 0; b < count && narrow.within < 0; ++b) {
+      bool before = shared[static_cast<std::size_t>(b)];
+      for (std::size_t phase = 0; phase < end; ++phase) before = before || is_held(phase, b);
+      if (before || size_of(spill.arrays[static_cast<std::size_t>(b)].dtype) <= size_of(narrow.dtype))
+        continue;
+      narrow.within = b;
+      shared[static_cast<std::size_t>(b)] = true;
+    }
+  }
+}
+
 std::int64_t bytes_of(const Spill& spill, const Schedule& s) {
   const std::int64_t elements = static_cast<std::int64_t>(s.spill) * s.vector * threads_of(s);
   std::int64_t bytes = 0;
-  for (const DType t : spill.arrays) bytes += (elements * size_of(t) + 15) / 16 * 16;
+  for (const Spill::Array& a : spill.arrays)
+    bytes += a.within < 0 ? (elements * size_of(a.dtype) + 15) / 16 * 16 : 0;
   return bytes;
 }
 
@@ -108,6 +138,7 @@ std::int64_t bytes_of(const Spill& spill, const Schedule& s) {
 Spill spill_of(const Region& region, const Schedule& s) {
   constexpr double kSharedOfRegister = 4.5;  // bytes; a multiprocessor has 3.5 for each of its registers
   Spill spill = spill_with(region, s, Hold::computed);
+  share_places(spill, s);
   const double room = kSharedOfRegister * static_cast<double>(registers_of(region, s)) * threads_of(s);
   return static_cast<double>(bytes_of(spill, s)) <= room ? spill : spill_with(region, s, Hold::loads);
 }

@@ -14,7 +14,14 @@
 namespace bz::compiler {
 
 struct Spill {
-  std::vector<DType> arrays;  // what they hold of each element
+  struct Array {
+    DType dtype = DType::f32;  // what it holds of each element
+    // The array of wider values at the end of whose place it lies, if it has none of its own. They are `size` pieces of 16 bytes a vector, and
+    // each thread has a column of pieces for itself: what is made of vector j goes to pieces up to size (j + 1) - 1, and of `spill` vectors the
+    // one that is needed next is at (size - 1) spill + j + 1, which is not before that. Vectors are taken in that order.
+    int within = -1;
+  };
+  std::vector<Array> arrays;
   std::vector<std::map<ExprId, int>>
       held;  // when a phase begins: the array of each expression that is in one
 };

@@ -175,6 +175,21 @@ TEST_CASE("a gang's last group has the vectors that are left") {
   }
 }
 
+TEST_CASE("a gang's vectors of 8 elements of 4 bytes lie in two pieces, also those that are left over") {
+  std::uint64_t seed = 1;
+  for (const std::string_view program : kPrograms) {
+    for (const std::int64_t width : {1025, 1100, 1153, 2048}) {
+      for (const std::string_view form : {"reduced=64,unroll=1,parameters=memory", "reduced=32,unroll=2"}) {
+        Options options;
+        options.seed = seed++;
+        options.schedule = fmt::format("lanes=reduced,vector=8,{},gang=2,prefetch=2,keep=shared", form);
+        INFO(program << ", " << width << ", " << options.schedule);
+        check(parse(rows("f32", 37, width, program)), options);
+      }
+    }
+  }
+}
+
 TEST_CASE("other threads of a gang have a few vectors that are left over") {
   std::uint64_t seed = 1;
   const auto has_others = [](std::string_view type, std::int64_t width, std::string_view program,

@@ -88,6 +88,12 @@ HostTensor difficult_rows(const Type& type) {
   return x;
 }
 
+// Of softmax, whose elements are less than the tolerance of `check`.
+std::string within_one_ulp(const std::string&, const HostTensor& got, const ReferenceTensor& expected) {
+  const Comparison c = compare(got, expected);
+  return c.max_ulp <= 1 ? std::string() : to_string(c);
+}
+
 }  // namespace
 
 TEST_CASE("every reduction over every pattern of axes, with and without keepdims") {
@@ -301,15 +307,14 @@ TEST_CASE("softmax that is stored in 16 bits is right to their precision, howeve
       for (const std::string_view rest :
            {"reduced=32,unroll=2,keep=registers", "reduced=64,unroll=1,keep=registers",
             "reduced=32,unroll=2,cluster=2,keep=registers", "reduced=32,unroll=2,spill=2,keep=registers",
-            "reduced=32,unroll=2,cluster=2,spill=1,keep=registers"}) {
+            "reduced=32,unroll=2,cluster=2,spill=1,keep=registers",
+            "reduced=32,unroll=1,spill=14,keep=registers",
+            "reduced=64,unroll=1,cluster=2,spill=3,keep=registers"}) {
         const ir::Graph g = pipeline("%y = softmax %x {axes = [1]}", t, 9, width);
         Options options;
         options.schedule = fmt::format("lanes=reduced,vector=8,{}", rest);
         if (!serves(g, options.schedule)) continue;
-        options.judge = [](const std::string&, const HostTensor& got, const ReferenceTensor& expected) {
-          const Comparison c = compare(got, expected);
-          return c.max_ulp <= 1 ? std::string() : to_string(c);
-        };
+        options.judge = within_one_ulp;
         INFO(name(t) << ", width " << width << ", " << options.schedule);
         check(g, options);
         options.inputs["x"] = wandering_rows(t, width);
@@ -319,7 +324,59 @@ TEST_CASE("softmax that is stored in 16 bits is right to their precision, howeve
   }
 }
 
-TEST_CASE("what softmax lacks to 1 is not made of coarse exponentials") {
+TEST_CASE("softmax in 16 bits of what does not vary along the lanes") {
+  for (const std::string_view body :
+       {"%i = iota bf16[512, 64] {axis = 0} %y = softmax %i {axes = [0]} output %y",
+        "%i = iota f32[512, 64] {axis = 0} %j = mul %i, 0.01 %c = cast %j {dtype = bf16} %y = softmax %c "
+        "{axes = [0]} "
+        "output %y"}) {
+    for (const int vector : {1, 2, 4}) {
+      Options options;
+      options.schedule =
+          fmt::format("lanes=kept,vector={},kept=4,reduced=32,unroll=2,keep=registers", vector);
+      options.judge = within_one_ulp;
+      INFO(body << ", " << options.schedule);
+      check(parse(fmt::format("graph g {{ {} }}", body)), options);
+    }
+  }
+}
+
+TEST_CASE("what is spilled is right where a shared place is taken again") {
+  const ir::Graph g = parse(
+      "graph g { %x = input f32[3, 1024] %a = cast %x {dtype = f64} %s = softmax %a {axes = [1]} "
+      "%c = cast %s {dtype = f32} %t = exp %c %u = sum %t {axes = [1], keepdims = true} %y = div %t, %u "
+      "%m = max %s {axes = [1], keepdims = true} %n = sub %s, %m %o = exp %n output %y output %o }");
+  for (const std::string_view rest : {"unroll=1,spill=2", "unroll=1,spill=4", "unroll=2,spill=4"}) {
+    Options options;
+    options.schedule = fmt::format("lanes=reduced,vector=4,reduced=32,{},keep=registers", rest);
+    INFO(rest);
+    check(g, options);
+  }
+}
+
+TEST_CASE("vectors of views whose elements follow each other by twos and fours alone") {
+  for (const std::string_view view :
+       {"%x = input {0}[6, 2112, 3] %v = slice %x {{starts = [0, 0, 1], stops = [6, 2112, 3], steps = [1, 1, "
+        "1]}}",
+        "%x = input {0}[6, 33, 32, 8] %v = slice %x {{starts = [0, 0, 0, 4], stops = [6, 33, 32, 8], steps = "
+        "[1, 1, 1, 1]}}",
+        "%x = input {0}[6, 33, 64, 2] %v = permute %x {{perm = [0, 2, 1, 3]}}",
+        "%x = input {0}[6, 33, 32, 4] %v = permute %x {{perm = [0, 2, 1, 3]}}"}) {
+    for (const DType t : {DType::bf16, DType::f16, DType::f32}) {
+      const ir::Graph g =
+          parse(fmt::format("graph g {{ {} %r = reshape %v {{shape = [6, 4224]}} %y = log_softmax %r {{axes "
+                            "= [1]}} output %y }}",
+                            fmt::format(fmt::runtime(view), name(t))));
+      INFO(view << " of " << name(t));
+      check(g, {});
+      Options options;
+      options.schedule = "lanes=reduced,vector=8,reduced=32,unroll=2,keep=nothing";
+      check(g, options);
+    }
+  }
+}
+
+TEST_CASE("what softmax lacks to 1 is not made of scaled exponentials") {
   HostTensor x{{DType::f32, {4, 1024}}};
   for (std::int64_t i = 0; i < 4 * 1024; ++i)
     x.set(i, Scalar::of(DType::f32,

@@ -125,7 +125,7 @@ Trial with_schedule(Trial trial, const ir::Graph& g, runtime::Device* device) {
                             dice.one_in(2) ? "reduced" : "kept", 1 << dice.below(4), 1 << dice.below(7),
                             1 << dice.below(9), 1 << dice.below(4), dice.one_in(3) ? 1 << dice.below(5) : 1,
                             dice.one_in(3) ? fmt::format("prefetch={},", 1 << dice.below(4)) : "",
-                            dice.one_in(3) ? fmt::format("spill={},", 1 + dice.below(4)) : "",
+                            dice.one_in(3) ? fmt::format("spill={},", 1 + dice.below(12)) : "",
                             dice.pick(kKeep));
       options.schedule = fmt::format("{}{}:{};", trial.schedule, stage.name, one);
       if (!compiles(g, options)) continue;
