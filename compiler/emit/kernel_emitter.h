@@ -107,8 +107,8 @@ class KernelEmitter {
   llvm::Value* address(const Place& p, const Index& offset);
   llvm::Value* address_if(const Place& p, const Index& offset, llvm::Value* mask);  // else that of element 0
   llvm::Align alignment(const Place& p, const Index& offset) const;
-  // Lanes that one instruction can move: a power of two.
   bool follow_each_other(const Index& offset, int width) const;  // whether lanes do
+  // Lanes that one instruction can move: a power of two.
   int piece(const Place& p, const Index& offset, int width) const;
   llvm::Value* all_of(const Lanes& masks, int first, int count);
   llvm::Value* any_of(const Lanes& masks);
