@@ -61,6 +61,18 @@ class ModuleTest(unittest.TestCase):
         self.fails("error: text 'graph\\x00' has a NUL", lambda: sim("graph\0"))
         self.fails("error: text is None, expected text", lambda: sim(None))
         self.fails("error: schedule is 3, expected text", lambda: sim(SOFTMAX, schedule=3))
+        self.fails("error: sizes is [1], expected a dictionary of names and integers", lambda: sim(SOFTMAX, sizes=[1]))
+        for flag in ("fast_math", "tune"):
+            self.fails(f"error: {flag} is 'no', expected True or False", lambda flag=flag: sim(SOFTMAX, **{flag: "no"}))
+            self.fails(f"error: {flag} is 2, expected True or False", lambda flag=flag: sim(SOFTMAX, **{flag: 2}))
+        for names in ("simplify", 3):
+            self.fails(f"error: disabled_passes is {names!r}, expected names in a sequence",
+                       lambda names=names: sim(SOFTMAX, disabled_passes=names))
+        exe = sim(SOFTMAX, sizes={"R": 3, "D": 100})
+        exe(random(3, 100), stream=0)
+        self.fails("error: stream is 's', expected one of PyTorch or CuPy, or a handle",
+                   lambda: exe(random(3, 100), stream="s"))
+        self.fails("error: stream is 128, and NumPy arrays are on none", lambda: exe(random(3, 100), stream=128))
 
     def test_what_a_program_says_of_itself(self):
         exe = sim(SOFTMAX, sizes={"R": 3, "D": 100})

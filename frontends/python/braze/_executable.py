@@ -1,4 +1,5 @@
 """Compiled programs as callables."""
+import collections.abc
 import ctypes
 import functools
 import json as json_module
@@ -31,6 +32,24 @@ def _size(name, value):
     if not -2**63 <= number < 2**63:
         raise Error(f"error: size {name} is {number}, which has more than 64 bits")
     return _encoded(name, "the name of a size"), number
+
+
+def _sizes(sizes):
+    if not isinstance(sizes, collections.abc.Mapping):
+        raise Error(f"error: sizes is {sizes!r}, expected a dictionary of names and integers")
+    return dict(sizes)
+
+
+def _names(names, what):
+    if isinstance(names, str) or not isinstance(names, collections.abc.Iterable):
+        raise Error(f"error: {what} is {names!r}, expected names in a sequence")
+    return tuple(names)
+
+
+def _flag(value, what):
+    if not isinstance(value, int) or value not in (0, 1):
+        raise Error(f"error: {what} is {value!r}, expected True or False")
+    return value
 
 
 class Device:
@@ -102,8 +121,9 @@ def compile(text,
     opened = None
     if target is None:
         opened = device if isinstance(device, Device) else open_device(device)
-    return Executable(text, dict(sizes or {}), opened, schedule, target, fast_math, tuple(disabled_passes),
-                      tune, file)
+    return Executable(text, _sizes({} if sizes is None else sizes), opened, schedule, target,
+                      _flag(fast_math, "fast_math"), _names(disabled_passes, "disabled_passes"),
+                      _flag(tune, "tune"), file)
 
 
 class Executable:

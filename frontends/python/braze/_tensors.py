@@ -11,6 +11,7 @@ answers with an object of these methods:
 """
 import contextlib
 import ctypes
+import operator
 import sys
 from typing import NamedTuple
 
@@ -44,7 +45,10 @@ def _handle_of(stream):
     for attribute in ("cuda_stream", "ptr"):
         if hasattr(stream, attribute):
             return int(getattr(stream, attribute))
-    return int(stream)
+    try:
+        return operator.index(stream)
+    except TypeError:
+        raise Error(f"error: stream is {stream!r}, expected one of PyTorch or CuPy, or a handle") from None
 
 
 class _NumPy:
@@ -74,6 +78,8 @@ class _NumPy:
         return 0
 
     def on_stream(self, stream, device):
+        if _handle_of(stream) != 0:
+            raise Error(f"error: stream is {stream!r}, and NumPy arrays are on none")
         return contextlib.nullcontext(0)
 
 
