@@ -115,6 +115,11 @@ bool within(const Comparison& comparison, const Tolerance& tolerance) {
 
 double spacing(DType dtype) { return std::ldexp(1.0, -format_of(dtype).mantissa); }
 
+double smallest(DType dtype) {
+  const FloatFormat format = format_of(dtype);
+  return std::ldexp(1.0, format.emin - format.mantissa);
+}
+
 Tolerance default_tolerance(DType dtype, std::int64_t reduction_length) {
   if (!is_float(dtype)) return {0, 0};
   const DType arithmetic = compute_dtype(dtype);

@@ -40,6 +40,8 @@ bool within(const Comparison& comparison, const Tolerance& tolerance);
 
 // The distance from 1 to the next number of a floating type.
 double spacing(DType dtype);
+// Its smallest positive number.
+double smallest(DType dtype);
 
 // The tolerance for a result of type `dtype` whose elements come from reductions of `reduction_length`
 // elements (1: of none) of order 1: with u the spacing of the arithmetic (f32 for f16 and bf16), (16 + 8

@@ -123,6 +123,39 @@ TEST_CASE("reference: the tolerance is that of the coarsest arithmetic and of al
   for (const bz::CheckedOutput& o : check.outputs) CHECK(o.tolerance.relative == expected.at(o.name));
 }
 
+TEST_CASE("reference: elements of softmax are judged by their own size") {
+  for (const bz::DType t : {bz::f32, bz::f16, bz::bf16}) {
+    bz::Graph g;
+    const auto x = g.input("x", t, {2, 4096});
+    const auto y = bz::softmax(x, {1});
+    g.output("y", y);
+    g.output("twice", y * y);
+    g.output("mixed", y + 1.0);
+    g.output("computed", bz::softmax(x * 3.0, {1}));
+    g.output("widened", bz::softmax(bz::cast(x, bz::f64), {1}));
+    g.output("stepped", bz::cast(bz::cast(y, t == bz::f16 ? bz::bf16 : bz::f16), bz::f64));
+    const std::map<std::string, bz::HostTensor> in = {{"x", bz::random_tensor({t, {2, 4096}}, 1)}};
+    std::map<std::string, bz::HostTensor> out = bz::interpret(g.ir(), in);
+    CHECK(bz::check_outputs(g.ir(), in, out).ok());
+    for (const char* name : {"y", "twice"}) {
+      const double was = out.at(name).value(5000);
+      out.at(name).set(5000, bz::Scalar::of(t, 4 * was + 1e-3));
+      const bz::ReferenceCheck check = bz::check_outputs(g.ir(), in, out);
+      INFO(bz::name(t) << ": " << check.text());
+      CHECK_FALSE(check.ok());
+      out.at(name).set(5000, bz::Scalar::of(t, was));
+    }
+    const bz::ReferenceCheck check = bz::check_outputs(g.ir(), in, out);
+    CHECK(check.ok());
+    for (const bz::CheckedOutput& o : check.outputs) {
+      INFO(o.name);
+      const bool by_size = o.name == "y" || o.name == "twice" || o.name == "widened";
+      CHECK((o.tolerance.absolute < 1e-3 * o.tolerance.relative) == by_size);
+      if (!by_size) CHECK(o.tolerance.absolute == o.tolerance.relative);
+    }
+  }
+}
+
 TEST_CASE("reference: what fast_math may add is the sum over the way with the most of it, in f32 alone") {
   bz::Graph g;
   const auto x = g.input("x", bz::f32, {4}), wide = g.input("wide", bz::f64, {4});
