@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/spill.h"
+
 namespace bz::compiler {
 namespace {
 
@@ -79,7 +81,6 @@ std::string place_name(const StageContext& stage, const Root& root) {
 
 Index place_in(const StageContext& stage, const Position& position, const Holding& in, const Step& step) {
   if (in.own) return step.own;
-  constexpr int kPieceBytes = 16;
   const int bytes = size_of(stage.kernel.array(in.array).dtype) * stage.schedule.vector;
   return in.begin + position.slot(step, std::max(1, bytes / kPieceBytes));
 }

@@ -97,7 +97,6 @@ Spill spill_with(const Region& region, const Schedule& s, Hold hold) {
 // Puts what is loaded in the place of wider values that are held when it no longer is. Blocks that stay copy what they load next to places that
 // nobody else has; domains that share a block would lie in each other's columns.
 void share_places(Spill& spill, const Schedule& s) {
-  constexpr int kPieceBytes = 16;
   if (s.prefetch > 0 || s.threads_kept > 1) return;
   const auto is_held = [&](std::size_t phase, int array) {
     const auto& held = spill.held[phase];

@@ -13,6 +13,9 @@
 
 namespace bz::compiler {
 
+// What shared memory has of a thread's vector lies in pieces of so many bytes, as many as one instruction moves.
+inline constexpr int kPieceBytes = 16;
+
 struct Spill {
   struct Array {
     DType dtype = DType::f32;  // what it holds of each element
