@@ -186,7 +186,8 @@ Real log1p(Real x) {
 }
 
 // With a = |x| and E = exp(-2a) = 2^n exp(-2z): u = (1 - E) / 2 has no cancellation when written with
-// q = (1 - exp(-2z)) / 2, and tanh(a) = u / (1 - u) with 1 - u in [1/2, 1].
+// q = (1 - exp(-2z)) / 2, and tanh(a) = u / (1 - u) = u + u w with w = 1 / (1 - u) - 1. y is the reciprocal of 1 - u to 9 bits; 1 - y is exact, so
+// that e, which it lacks, is; and w = y (1 + e + e^2) - 1 is less than 1, so that it adds little to the last rounding.
 Real tanh(Real x) {
   Real a = min(abs(x), 9.1);
   Real t = fma(a, -2 * kLog2e, kRoundBiased);
@@ -196,9 +197,11 @@ Real tanh(Real x) {
   Real q = fma(z * z, p, z);
   Real s = power_of_two(t);
   Real u = fma(s, q, fma(s, -0.5, 0.5));
-  Real minus_d = u - 1.0;
-  Real y = polynomial(minus_d, {4.242424011230469, 5.818181037902832, 2.58585786819458});
-  return copysign(divide_by_1_plus(u, -u, minus_d, y), x);
+  Real y = polynomial(u, {0.9982668757438660, 1.1091854572296143, 0.0, 3.5493934154510498});
+  Real rest = 1.0 - y;
+  Real e = fma(u, y, rest);
+  Real w = fma(y, fma(e, e, e), -rest);
+  return copysign(fma(u, w, u), x);
 }
 
 // With E = exp(-|x|): 1 / (1 + E) for positive x, E / (1 + E) for negative x. As E is at most 1, its exponent
