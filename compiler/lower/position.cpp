@@ -1,5 +1,6 @@
 #include "compiler/lower/position.h"
 
+#include "ir/simt.h"
 #include "support/error.h"
 
 namespace bz::compiler {
@@ -26,6 +27,11 @@ Position::Position(const StageContext& stage, const Index& block) : stage_(stage
     bound = whole ? flat * s.vector : flat * s.vector + stage.lane;
     // Who has no domain goes over another one, so that only what is stored has a mask.
     wraps_ = whole && !IndexBound{bound, 0, region.domains()}.always();
+    if (wraps_ && s.threads_reduced * sharing(s) == 1) {
+      const Index first = at * s.threads_kept + floordiv(stage.place.thread_kept, simt::kWarp) * simt::kWarp;
+      warp_bounds_ = {{first, 0, region.domains() / s.vector}};
+      if (warp_bounds_[0].always()) warp_bounds_.clear();
+    }
     if (wraps_) flat = mod(flat, region.domains() / s.vector);
     flat = flat * s.vector + stage.lane;
   }

@@ -31,13 +31,19 @@ class Position {
   Position(const StageContext& stage, const Index& block);
 
   // The block is known to be there, and to have all of its domains.
-  void assume_full() { domain_bounds_.clear(); }
+  void assume_full() {
+    domain_bounds_.clear();
+    warp_bounds_.clear();
+  }
 
   const Index& block() const { return block_; }
   // Where the thread has a domain, if it may have none.
   const std::vector<IndexBound>& domain_bounds() const { return domain_bounds_; }
   // Where what belongs to a domain may be loaded.
   const std::vector<IndexBound>& load_bounds() const { return wraps_ ? none_ : domain_bounds_; }
+
+  // Where any thread of the warp has a domain. Of threads that share theirs all are needed: none are left out.
+  const std::vector<IndexBound>& warp_bounds() const { return warp_bounds_; }
 
   // An expression over variables of the region. Without a step: over kept ones.
   Index at(const Index& e, const Step* step) const;
@@ -65,7 +71,7 @@ class Position {
   const StageContext& stage_;
   Index block_;
   std::vector<std::pair<std::int32_t, Index>> kept_;  // region variable -> kernel index
-  std::vector<IndexBound> domain_bounds_, none_;
+  std::vector<IndexBound> domain_bounds_, warp_bounds_, none_;
   bool wraps_ = false;  // a thread without a domain goes over that of another one
 };
 

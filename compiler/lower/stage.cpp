@@ -16,7 +16,8 @@ void end_turn(const StageContext& stage) {
 
 void lower_block(const StageContext& stage, const Position& position, const Index& round = Index(0)) {
   Exchange exchange(stage, round);
-  lower_phases(stage, position, exchange, nullptr);
+  stage.builder.when(stage.builder.inside(position.warp_bounds()),
+                     [&] { lower_phases(stage, position, exchange, nullptr); });
 }
 
 // The block stays and takes turns; what the next one needs is on its way to shared memory.

@@ -459,6 +459,23 @@ TEST_CASE("exponentials down columns, relative to pivots that lanes follow") {
   }
 }
 
+TEST_CASE("columns that leave warps of the last block without any") {
+  for (const std::int64_t columns : {2, 64, 66, 130, 258, 322}) {
+    const ir::Graph g =
+        parse(fmt::format("graph p {{ %x = input f32[37, {}] %y = logsumexp %x {{axes = [0]}} "
+                          "%z = var %x {{axes = [0]}} output %y output %z }}",
+                          columns));
+    for (const std::string_view schedule :
+         {"lanes=kept,vector=2,kept=128,unroll=4", "lanes=kept,vector=1,kept=256,unroll=8",
+          "lanes=kept,vector=2,kept=64,reduced=2", "lanes=kept,vector=1,kept=32,reduced=4,cluster=4"}) {
+      Options options;
+      options.schedule = schedule;
+      INFO(columns << " columns, " << schedule);
+      check(g, options);
+    }
+  }
+}
+
 TEST_CASE("the order of threads and blocks does not change a bit") {
   for (const std::string_view statements : kPipelines) {
     const ir::Graph g = pipeline(statements, DType::f32, 5, 3000);
