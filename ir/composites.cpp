@@ -122,7 +122,7 @@ std::vector<CompositeInfo> make_table() {
          return c::hardtanh(g, x[0], real(a, "min"), real(a, "max"));
        }},
       {"hardsigmoid", "clamp(x + 3, 0, 6) / 6", only_x, {}, unary<c::hardsigmoid>},
-      {"hardswish", "x * clamp(x + 3, 0, 6) * (1 / 6)", only_x, {}, unary<c::hardswish>},
+      {"hardswish", "x * clamp((x + 3) / 6, 0, 1)", only_x, {}, unary<c::hardswish>},
       {"layer_norm",
        "(x - mean) / sqrt(var + eps) * gamma + beta over axes",
        x_gamma_beta,

@@ -120,12 +120,16 @@ NodeId hardsigmoid(ir::Graph& g, NodeId x) {
   return b.div_scalar(b.clamp(b.add_scalar(x, 3), 0, 6), 6);
 }
 
+// x * clamp((x + 3) / 6, 0, 1), where (x + 3) / 6 is rounded once as x * (1 / 6) + 1 / 2, and near -3, where the terms of that cancel, as
+// (x + 3) * (1 / 6), whose sum is exact.
 NodeId hardswish(ir::Graph& g, NodeId x) {
   const auto scope = g.scope("hardswish");
   const Build b{g};
   b.require_float(x, "hardswish");
-  const NodeId w = b.widen(x);
-  return b.cast(b.mul_scalar(b.mul(w, b.clamp(b.add_scalar(w, 3), 0, 6)), 1.0 / 6), g.type(x).dtype);
+  const NodeId w = b.widen(x), sixth = b.like(w, 1.0 / 6);
+  const NodeId rising = b.select(b.bin(ScalarOp::lt, w, b.like(w, -1.5)), b.mul(b.add_scalar(w, 3), sixth),
+                                 g.map(ScalarOp::fma, {w, sixth, b.like(w, 0.5)}));
+  return b.cast(b.mul(w, b.clamp(rising, 0, 1)), g.type(x).dtype);
 }
 
 }  // namespace bz::composite

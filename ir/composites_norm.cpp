@@ -8,45 +8,63 @@
 namespace bz::composite {
 namespace {
 
-// (x - mean) * rsqrt(variance + eps) with both taken over `axes`.
-NodeId standardize(const Build& b, NodeId x, const Axes& axes, double eps) {
+// x - mean and the reciprocal of the deviation, rsqrt(variance + eps), both taken over `axes`.
+struct Standard {
+  NodeId difference = kNoNode, reciprocal = kNoNode;
+};
+
+Standard standard(const Build& b, NodeId x, const Axes& axes, double eps) {
   const NodeId d = b.sub(x, mean(b.g, x, axes, true));
   const NodeId v = mean(b.g, b.mul(d, d), axes, true);
-  return b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
+  return {d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps))};
 }
 
-// A parameter in the type arithmetic on `x` is done in, laid along `axes` of `x`. It has that type or
-// that of `x`.
-NodeId along(const Build& b, NodeId parameter, NodeId x, const Axes& axes, std::string_view what,
-             std::string_view role) {
+// A parameter in the type arithmetic on `x` is done in; it has the axes `axes` of `x`, and that type or that of `x`.
+NodeId parameter(const Build& b, NodeId given, NodeId x, const Axes& axes, std::string_view what,
+                 std::string_view role) {
   const Type& type = b.g.type(x);
-  const Type& given = b.g.type(parameter);
+  const Type& has = b.g.type(given);
   const DType arithmetic = compute_dtype(type.dtype);
   Type expected{type.dtype, {}};
   for (int axis : axes) expected.shape.push_back(type.shape[static_cast<std::size_t>(axis)]);
-  if (given.shape != expected.shape || (given.dtype != type.dtype && given.dtype != arithmetic)) {
+  if (has.shape != expected.shape || (has.dtype != type.dtype && has.dtype != arithmetic)) {
     const std::string wide =
         arithmetic == type.dtype ? "" : " or " + to_string(Type{arithmetic, expected.shape});
-    b.g.fail(fmt::format("{}: {} is {}, expected {}{} for x of type {}", what, role, to_string(given),
+    b.g.fail(fmt::format("{}: {} is {}, expected {}{} for x of type {}", what, role, to_string(has),
                          to_string(expected), wide, name(type.dtype)));
   }
-  return b.g.broadcast(b.widen(parameter), type.shape, axes);
+  return b.widen(given);
 }
 
 // y * gamma + beta in the type of `x`, each where it is given; y is in the type of its arithmetic.
 NodeId affine(const Build& b, NodeId x, NodeId y, NodeId gamma, NodeId beta, const Axes& axes,
               std::string_view what) {
-  if (gamma != kNoNode) y = b.mul(y, along(b, gamma, x, axes, what, "gamma"));
-  if (beta != kNoNode) y = b.add(y, along(b, beta, x, axes, what, "beta"));
+  const auto along = [&](NodeId given, std::string_view role) {
+    return b.g.broadcast(parameter(b, given, x, axes, what, role), b.g.type(x).shape, axes);
+  };
+  if (gamma != kNoNode) y = b.mul(y, along(gamma, "gamma"));
+  if (beta != kNoNode) y = b.add(y, along(beta, "beta"));
   return b.cast(y, b.g.type(x).dtype);
 }
 
-// The same for parameters of channels, rounded once where both are given. They are loaded once for many elements; those of layer_norm
-// are not, and would have to be in registers together: of 1024 bf16 it took 0.529 ms so and 0.498 otherwise (H200, 2026-11).
-NodeId affine_channels(const Build& b, NodeId x, NodeId y, NodeId gamma, NodeId beta, std::string_view what) {
-  if (gamma == kNoNode || beta == kNoNode) return affine(b, x, y, gamma, beta, {1}, what);
-  const NodeId scale = along(b, gamma, x, {1}, what, "gamma"), shift = along(b, beta, x, {1}, what, "beta");
-  return b.cast(b.g.map(ScalarOp::fma, {y, scale, shift}), b.g.type(x).dtype);
+// A parameter of channels: [1, C, 1, ..], as many dimensions as `x` has.
+NodeId of_channels(const Build& b, NodeId given, NodeId x, std::string_view what, std::string_view role) {
+  Shape shape(b.g.type(x).shape.size(), 1);
+  shape[1] = b.g.type(x).shape[1];
+  return b.g.reshape(parameter(b, given, x, {1}, what, role), std::move(shape));
+}
+
+// difference * (reciprocal * gamma) + beta in the type of `x`, gamma and beta where they are given, the sum rounded once; `reciprocal` is
+// [N, C, 1, ..] or of one sample. What all elements of a channel share is one product. Not so for layer_norm, whose parameters differ from
+// element to element and would have to be in registers together: of 1024 bf16 it took 0.529 ms so and 0.498 otherwise (H200, 2026-11).
+NodeId affine_channels(const Build& b, NodeId x, Standard s, NodeId gamma, NodeId beta,
+                       std::string_view what) {
+  if (gamma != kNoNode) s.reciprocal = b.mul(s.reciprocal, of_channels(b, gamma, x, what, "gamma"));
+  if (beta == kNoNode) return b.cast(b.mul(s.difference, s.reciprocal), b.g.type(x).dtype);
+  const Shape shape = b.g.type(x).shape;
+  const NodeId scale = b.g.broadcast_to(s.reciprocal, shape);
+  const NodeId shift = b.g.broadcast_to(of_channels(b, beta, x, what, "beta"), shape);
+  return b.cast(b.g.map(ScalarOp::fma, {s.difference, scale, shift}), b.g.type(x).dtype);
 }
 
 // [first, rank)
@@ -69,8 +87,8 @@ NodeId layer_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, NodeId
   const Build b{g};
   b.require_float(x, "layer_norm");
   const Axes over = g.normalize_axes(x, axes, "layer_norm");
-  const NodeId y = standardize(b, b.widen(x), over, eps);
-  return affine(b, x, y, gamma, beta, over, "layer_norm");
+  const Standard s = standard(b, b.widen(x), over, eps);
+  return affine(b, x, b.mul(s.difference, s.reciprocal), gamma, beta, over, "layer_norm");
 }
 
 NodeId rms_norm(ir::Graph& g, NodeId x, const Axes& axes, NodeId gamma, std::optional<double> eps) {
@@ -98,8 +116,14 @@ NodeId group_norm(ir::Graph& g, NodeId x, std::int64_t groups, NodeId gamma, Nod
   Shape grouped = {shape[0], groups, channels / groups};
   grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
   const NodeId split = g.reshape(b.widen(x), std::move(grouped));
-  const NodeId y = g.reshape(standardize(b, split, axes_from(g, split, 2), eps), shape);
-  return affine_channels(b, x, y, gamma, beta, "group_norm");
+  const Standard s = standard(b, split, axes_from(g, split, 2), eps);
+  Shape repeated = g.type(s.reciprocal).shape, of_channel(shape.size(), 1);
+  repeated[2] = channels / groups;
+  of_channel[0] = shape[0];
+  of_channel[1] = channels;
+  const NodeId reciprocal =
+      g.reshape(g.broadcast_to(s.reciprocal, std::move(repeated)), std::move(of_channel));
+  return affine_channels(b, x, {g.reshape(s.difference, shape), reciprocal}, gamma, beta, "group_norm");
 }
 
 NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double eps) {
@@ -107,8 +131,8 @@ NodeId instance_norm(ir::Graph& g, NodeId x, NodeId gamma, NodeId beta, double e
   const Build b{g};
   b.require_float(x, "instance_norm");
   require_rank(g, x, 3, "instance_norm");
-  const NodeId y = standardize(b, b.widen(x), axes_from(g, x, 2), eps);
-  return affine_channels(b, x, y, gamma, beta, "instance_norm");
+  const Standard s = standard(b, b.widen(x), axes_from(g, x, 2), eps);
+  return affine_channels(b, x, s, gamma, beta, "instance_norm");
 }
 
 NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId gamma, NodeId beta,
@@ -117,11 +141,10 @@ NodeId batch_norm(ir::Graph& g, NodeId x, NodeId mean, NodeId variance, NodeId g
   const Build b{g};
   b.require_float(x, "batch_norm");
   require_rank(g, x, 2, "batch_norm");
-  const NodeId w = b.widen(x);
-  const NodeId d = b.sub(w, along(b, mean, x, {1}, "batch_norm", "mean"));
-  const NodeId v = along(b, variance, x, {1}, "batch_norm", "variance");
-  const NodeId y = b.mul(d, b.un(ScalarOp::rsqrt, b.add_scalar(v, eps)));
-  return affine_channels(b, x, y, gamma, beta, "batch_norm");
+  const NodeId d = b.sub(b.widen(x), of_channels(b, mean, x, "batch_norm", "mean"));
+  const NodeId v = of_channels(b, variance, x, "batch_norm", "variance");
+  const NodeId reciprocal = b.un(ScalarOp::rsqrt, b.add_scalar(v, eps));
+  return affine_channels(b, x, {d, reciprocal}, gamma, beta, "batch_norm");
 }
 
 }  // namespace bz::composite

@@ -2,6 +2,9 @@
 // answers. Numerics, and shapes and addresses; fusion and compile time are in fusion_cases_test.cpp.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "harness.h"
 
 using namespace bz;              // NOLINT
@@ -189,6 +192,21 @@ TEST_CASE("hardswish where its formula changes") {
       y,
       {0, 0, static_cast<double>(above) * (static_cast<double>(above) + 3) / 6, 3, more, less, 0, -1.0 / 3},
       3e-7);
+}
+
+TEST_CASE("hardswish errs by less than two units in the last place") {
+  std::vector<double> x;
+  for (float v = -3.0f; v < -2.99f; v = std::nextafter(v, 0.0f)) x.push_back(v);
+  for (int i = -3500; i <= 3500; ++i) x.push_back(static_cast<float>(i) * 0.001f);
+  for (float v = 1e-30f; v < 1; v *= 1.7f) x.insert(x.end(), {v, -v});
+  const std::vector<double> y = of_vector("%y = hardswish %x", x);
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double right = x[i] * std::clamp((x[i] + 3) / 6, 0.0, 1.0);
+    const double unit = std::ldexp(1.0, std::ilogb(right) - 23);
+    if (right != 0) most = std::max(most, std::fabs(y[i] - right) / unit);
+  }
+  CHECK(most < 1.6);
 }
 
 TEST_CASE("subnormal numbers are kept") {
