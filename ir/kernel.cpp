@@ -16,7 +16,12 @@ struct Visit : Fs... {
 template <class... Fs>
 Visit(Fs...) -> Visit<Fs...>;
 
-constexpr std::string_view kEvictNames[] = {"", " evict first", " evict last"};
+std::string hint(const std::optional<Evict>& evict) {
+  if (!evict) return "";
+  if (evict->last == 0) return " evict first";
+  if (evict->last == Evict::kAll) return " evict last";
+  return fmt::format(" evict {}/{} last", evict->last, Evict::kAll);
+}
 
 std::string value_name(ValueId id) { return fmt::format("v{}", id); }
 std::string value_names(const std::vector<ValueId>& ids) {
@@ -32,11 +37,10 @@ class Printer {
   std::vector<Line> run() {
     std::vector<std::string> buffers;
     for (const Buffer& b : k_.buffers) {
-      buffers.push_back(fmt::format("{}: {} {}{}", b.name, bz::name(b.dtype),
+      buffers.push_back(fmt::format("{}: {} {}", b.name, bz::name(b.dtype),
                                     b.shared    ? "in out"
                                     : b.written ? "out"
-                                                : "in",
-                                    kEvictNames[static_cast<int>(b.evict)]));
+                                                : "in"));
     }
     line(0,
          fmt::format("kernel {}({})  grid {}{}, {}block {}, shared {} bytes", k_.name,
@@ -105,7 +109,8 @@ class Printer {
               },
               [&](const Load& l) {
                 define(depth, l.result,
-                       fmt::format("load {}[{}]{}", buffer(l.buffer), index(l.offset), mask(l.mask)));
+                       fmt::format("load {}[{}]{}{}", buffer(l.buffer), index(l.offset), mask(l.mask),
+                                   hint(l.evict)));
               },
               [&](const Store& st) {
                 line(depth, fmt::format("store {}[{}] = {}{}", buffer(st.buffer), index(st.offset),

@@ -36,8 +36,11 @@ struct Value {
   int width = 1;
 };
 
-// What of a buffer that is only read leaves the L2 cache first, and what last; a hint, where the device takes any.
-enum class Evict : std::uint8_t { normal, first, last };
+// When what a load brings leaves the L2 cache: so many eighths of it last, the others first. A hint, where the device takes any.
+struct Evict {
+  static constexpr int kAll = 8;
+  int last;
+};
 
 // A global-memory argument. Loads convert to the compute dtype, stores round to the storage dtype.
 struct Buffer {
@@ -47,7 +50,6 @@ struct Buffer {
   bool written = false;  // an output; inputs are only read
   int alignment = 16;    // bytes, of the address
   bool shared = false;   // what some blocks of the launch write others read, or all of them count in
-  Evict evict = Evict::normal;
 };
 
 enum class Space : std::uint8_t { registers, shared };
@@ -120,6 +122,7 @@ struct Load {
   BufferId buffer;
   Index offset;  // in elements
   ValueId mask = kNone;
+  std::optional<Evict> evict;
 };
 struct Store {
   BufferId buffer;

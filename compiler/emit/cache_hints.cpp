@@ -1,12 +1,13 @@
 #include "compiler/emit/cache_hints.h"
 
 #include <fmt/format.h>
-#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/Constants.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace bz::emit {
@@ -14,9 +15,23 @@ namespace {
 
 using llvm::Value;
 
+constexpr llvm::StringRef kEvict = "bz.evict";
+
+std::optional<kernel::Evict> evict_of(const llvm::Instruction& load) {
+  const llvm::MDNode* node = load.getMetadata(kEvict);
+  if (node == nullptr) return std::nullopt;
+  const auto* last = llvm::mdconst::extract<llvm::ConstantInt>(node->getOperand(0));
+  return kernel::Evict{static_cast<int>(last->getZExtValue())};
+}
+
+std::string policy_of(kernel::Evict evict) {
+  if (evict.last == 0) return "L2::evict_first.b64 $0, 1.0";
+  if (evict.last == kernel::Evict::kAll) return "L2::evict_last.b64 $0, 1.0";
+  return fmt::format("L2::evict_last.L2::evict_first.b64 $0, {}", evict.last / double{kernel::Evict::kAll});
+}
+
 Value* make_policy(llvm::IRBuilder<>& b, kernel::Evict evict) {
-  const char* text = evict == kernel::Evict::last ? "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;"
-                                                  : "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;";
+  const std::string text = fmt::format("createpolicy.fractional.{};", policy_of(evict));
   auto* type = llvm::FunctionType::get(b.getInt64Ty(), false);
   llvm::CallInst* call = b.CreateCall(llvm::InlineAsm::get(type, text, "=l", /*hasSideEffects=*/false));
   call->setDoesNotAccessMemory();
@@ -49,6 +64,7 @@ Value* hinted(llvm::IRBuilder<>& b, llvm::LoadInst& load, Value* policy) {
   loaded->setOnlyReadsMemory();
   loaded->setOnlyAccessesArgMemory();
   loaded->setDoesNotThrow();
+  loaded->addFnAttr(llvm::Attribute::WillReturn);  // else loads on both sides of it are not made one
   if (words == 1) return b.CreateBitCast(loaded, load.getType());
   Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(word, words));
   for (unsigned i = 0; i < words; ++i)
@@ -56,19 +72,16 @@ Value* hinted(llvm::IRBuilder<>& b, llvm::LoadInst& load, Value* policy) {
   return b.CreateBitCast(v, load.getType());
 }
 
-void hint_loads(llvm::Function& f, const kernel::Kernel& k) {
+void hint_loads(llvm::Function& f) {
   llvm::SmallVector<llvm::LoadInst*, 16> loads;
   for (llvm::Instruction& i : llvm::instructions(f)) {
-    if (auto* load = llvm::dyn_cast<llvm::LoadInst>(&i)) loads.push_back(load);
+    auto* load = llvm::dyn_cast<llvm::LoadInst>(&i);
+    if (load != nullptr && evict_of(*load)) loads.push_back(load);
   }
-  std::map<kernel::Evict, Value*> policies;
+  std::map<int, Value*> policies;
   for (llvm::LoadInst* load : loads) {
-    const auto* argument =
-        llvm::dyn_cast<llvm::Argument>(llvm::getUnderlyingObject(load->getPointerOperand()));
-    if (argument == nullptr || argument->getArgNo() >= k.buffers.size()) continue;
-    const kernel::Evict evict = k.buffers[argument->getArgNo()].evict;
-    if (evict == kernel::Evict::normal) continue;
-    Value*& p = policies[evict];
+    const kernel::Evict evict = *evict_of(*load);
+    Value*& p = policies[evict.last];
     if (p == nullptr) {
       llvm::IRBuilder<> entry(&*f.getEntryBlock().getFirstInsertionPt());
       p = make_policy(entry, evict);
@@ -83,8 +96,15 @@ void hint_loads(llvm::Function& f, const kernel::Kernel& k) {
 
 }  // namespace
 
-void hint_loads(llvm::Module& m, std::span<const kernel::Kernel> kernels) {
-  for (const kernel::Kernel& k : kernels) hint_loads(*m.getFunction(k.name), k);
+void set_evict(llvm::Instruction& load, kernel::Evict evict) {
+  llvm::LLVMContext& context = load.getContext();
+  auto* number =
+      llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(evict.last));
+  load.setMetadata(kEvict, llvm::MDNode::get(context, llvm::ConstantAsMetadata::get(number)));
+}
+
+void hint_loads(llvm::Module& m) {
+  for (llvm::Function& f : m) hint_loads(f);
 }
 
 }  // namespace bz::emit

@@ -1,9 +1,8 @@
-// Hints to the L2 cache (kernel::Evict) in loads: LLVM's backend writes none, so that the loads become assembly.
+// Hints to the L2 cache (kernel::Evict) of loads. LLVM has none: they are metadata of its loads, which for PTX become assembly.
 #pragma once
 
+#include <llvm/IR/Instruction.h>
 #include <llvm/IR/Module.h>
-
-#include <span>
 
 #include "ir/kernel.h"
 
@@ -12,6 +11,8 @@ namespace bz::emit {
 // The first PTX version and capability that have them.
 inline constexpr int kCacheHintPtx = 74, kCacheHintSm = 80;
 
-void hint_loads(llvm::Module& m, std::span<const kernel::Kernel> kernels);
+void set_evict(llvm::Instruction& load, kernel::Evict evict);
+// Puts assembly in the place of all loads that have a hint.
+void hint_loads(llvm::Module& m);
 
 }  // namespace bz::emit

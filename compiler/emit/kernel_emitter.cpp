@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/emit/cache_hints.h"
 #include "compiler/emit/math.h"
 #include "compiler/emit/math_builder.h"
 #include "compiler/emit/scalar.h"
@@ -139,6 +140,7 @@ void KernelEmitter::block(const Block& stmts) {
 llvm::Instruction* KernelEmitter::mark(llvm::Instruction* i) const {
   auto* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context_), static_cast<std::uint64_t>(line_));
   i->setMetadata(ref(simt::kLine), llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(number)));
+  if (evict_) set_evict(*i, *evict_);
   return i;
 }
 

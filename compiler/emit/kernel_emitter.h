@@ -144,7 +144,7 @@ class KernelEmitter {
   llvm::Value* first_thread();
   llvm::Value* shuffle32(llvm::Value* bits, int mask);
   llvm::Value* thread();
-  // Names the statement's line of kernel IR on an access or a call that threads take part in together.
+  // Names the statement's line of kernel IR on an access or a call that threads take part in together, and the hint of a load.
   llvm::Instruction* mark(llvm::Instruction* i) const;
 
   llvm::Module& module_;
@@ -156,6 +156,7 @@ class KernelEmitter {
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
   int line_;                                       // of kernel::print(), of the statement being emitted
+  std::optional<kernel::Evict> evict_;             // of what it loads
   std::unordered_map<kernel::ValueId, int> uses_;  // of a value, other than by extrema
   // A value has the one or the other.
   std::unordered_map<kernel::ValueId, Lanes> values_;

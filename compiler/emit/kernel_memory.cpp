@@ -310,7 +310,9 @@ void KernelEmitter::store(const Place& p, const Index& offset, int width, ValueI
 }
 
 void KernelEmitter::emit(const Load& s) {
+  evict_ = s.evict;
   load(place(k_.buffers[static_cast<std::size_t>(s.buffer)], s.buffer), s.offset, s.mask, s.result);
+  evict_.reset();
 }
 
 void KernelEmitter::emit(const Store& s) {

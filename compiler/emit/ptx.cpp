@@ -342,7 +342,7 @@ Ptx ptx(const std::string& bitcode, std::span<const kernel::Kernel> kernels, con
   m.setTargetTriple(machine->getTargetTriple());
   m.setDataLayout(machine->createDataLayout());
   bind_primitives(m, kernels, target.sm);
-  if (target.sm >= kCacheHintSm && version >= kCacheHintPtx) hint_loads(m, kernels);
+  if (target.sm >= kCacheHintSm && version >= kCacheHintPtx) hint_loads(m);
   verify(m);
   optimize(m, *machine);
   hide_negations(m);

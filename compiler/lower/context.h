@@ -49,7 +49,8 @@ struct StagePlace {
   Index rank;       // of the block in its cluster
   int cluster = 1;  // blocks of the cluster
   Index thread_kept, thread_reduced;
-  std::string prefix;  // of the names of its arrays
+  std::string prefix;                     // of the names of its arrays
+  std::map<NodeId, kernel::Evict> evict;  // by source of loads, where they have a hint
 };
 
 struct StageContext {

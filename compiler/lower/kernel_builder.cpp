@@ -126,10 +126,11 @@ Handle KernelBuilder::inside(std::vector<IndexBound> bounds) {
   return r;
 }
 
-Handle KernelBuilder::load(BufferId buffer, const Index& offset, Handle mask, DType type) {
+Handle KernelBuilder::load(BufferId buffer, const Index& offset, Handle mask, DType type,
+                           std::optional<kernel::Evict> evict) {
   const int w = std::max(index_width(offset), mask == kNone ? 1 : width(mask));
   const Handle r = value(type, w);
-  append({Load{r, buffer, offset, mask}});
+  append({Load{r, buffer, offset, mask, evict}});
   return r;
 }
 

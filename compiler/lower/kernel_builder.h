@@ -35,7 +35,8 @@ class KernelBuilder final : public ScalarBuilder {
 
   Handle index(const Index& e);
   Handle inside(std::vector<IndexBound> bounds);  // kNone when they always hold
-  Handle load(kernel::BufferId buffer, const Index& offset, Handle mask, DType type);
+  Handle load(kernel::BufferId buffer, const Index& offset, Handle mask, DType type,
+              std::optional<kernel::Evict> evict = std::nullopt);
   void store(kernel::BufferId buffer, const Index& offset, Handle value, Handle mask);
   Handle get(kernel::ArrayId array, const Index& at, DType type, Handle mask = kernel::kNone);
   void set(kernel::ArrayId array, const Index& at, Handle value, Handle mask = kernel::kNone,

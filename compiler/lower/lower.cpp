@@ -29,6 +29,7 @@ class Lowering {
         schedules_(schedules),
         target_(target),
         alignment_(alignment),
+        evict_(evictions(group, schedules, target)),
         b_(out_.kernel) {}
 
   Lowered run() {
@@ -82,10 +83,6 @@ class Lowering {
         out_.kernel.buffers[static_cast<std::size_t>(b)].shared = true;
       }
     }
-    for (const auto& [source, evict] : evictions(group_, schedules_, target_)) {
-      kernel::Buffer& b = out_.kernel.buffers[static_cast<std::size_t>(kernel_.sources.at(source))];
-      if (!b.shared) b.evict = evict;
-    }
     for (const Table& t : group_.tables)
       kernel_.tables.push_back(
           b_.array("table_" + label(graph_, t.node), t.dtype, t.elements, kernel::Space::shared));
@@ -123,7 +120,7 @@ class Lowering {
   }
 
   void threads(const IndexVar& team, const Index& rank) {
-    StagePlace place{.rank = rank, .cluster = out_.kernel.cluster};
+    StagePlace place{.rank = rank, .cluster = out_.kernel.cluster, .evict = evict_[0]};
     if (!group_.staged()) {
       const Schedule& s = schedules_[0];
       place.team = team;
@@ -234,7 +231,8 @@ class Lowering {
     return {.staged = true,
             .thread_kept = s.lanes_reduced ? outer : inner,
             .thread_reduced = s.lanes_reduced ? inner : outer,
-            .prefix = fmt::format("s{}_", i)};
+            .prefix = fmt::format("s{}_", i),
+            .evict = evict_[i]};
   }
 
   const Group& group_;
@@ -242,6 +240,7 @@ class Lowering {
   std::span<const Schedule> schedules_;
   const Target& target_;
   int alignment_;
+  std::vector<std::map<NodeId, kernel::Evict>> evict_;  // by stage
   Lowered out_;
   KernelBuilder b_;
   KernelContext kernel_{out_, b_, {}, {}, {}, kernel::kNone, kernel::kNone, 0};

@@ -1,6 +1,7 @@
 #include "compiler/lower/memory.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/schedule/spill.h"
 
@@ -55,8 +56,13 @@ Handle load_value(const StageContext& stage, const Position& position, const Exp
   // A bound that the address does not depend on need not guard it. One that is the same in all of a step may
   // still lie outside.
   if (e.index.is_constant() && e.where.empty()) bounds.clear();
-  if (e.table < 0)
-    return b.load(stage.kernel.sources.at(e.source), offset, mask(b, std::move(bounds), step), e.dtype);
+  if (e.table < 0) {
+    const auto hint = stage.place.evict.find(e.source);
+    std::optional<kernel::Evict> evict;
+    if (hint != stage.place.evict.end() && !is_shared(stage, e)) evict = hint->second;
+    return b.load(stage.kernel.sources.at(e.source), offset, mask(b, std::move(bounds), step), e.dtype,
+                  evict);
+  }
   const kernel::ArrayId table = table_of(stage, e.table);
   if (in_table(stage, table, offset).always()) bounds.clear();
   return b.get(table, offset, e.dtype, guarded(stage, table, offset, mask(b, std::move(bounds), step)));
