@@ -31,8 +31,14 @@ constexpr double kSaturating = 0.75;
 constexpr double kQueueShare = 0.4, kSignalSeconds = 4e-6;
 // A block that goes over a domain alone has so many bytes on their way at once.
 constexpr double kBlockBytes = 16384;
-// A queue has to be faster by so much.
-constexpr double kQueueMargin = 0.95;
+// Where a kernel writes this part of what it reads, or more, what is to be read again does not stay in L2: layer_norm of 16 samples of 16 MiB
+// took 0.211 ms as a queue, and 0.196 as several kernels (H200, 2026-12).
+constexpr double kWrites = 4;
+// What owns its domains has to be faster by so much: a softmax over the channels of a group_norm, 2048 samples of 32 x 32, took 0.44 ms by
+// clusters of 4 that own one each, and 0.38 as two kernels, which is predicted to take as long but for the launches (H200, 2026-12).
+constexpr double kOwnedMargin = 0.95;
+// A queue has to be faster by so much. Where it was predicted to be by 3 to 5 %, with a part of the input found in L2, it was by 4 to 11 (H200, 2026-12).
+constexpr double kQueueMargin = 0.97;
 // Where there are no more domains than multiprocessors, so much of what these can compute is not used, as all are in the same stage at once:
 // gn_tail of 32 samples took 0.19 ms with clusters of 4 that own one each, 0.10 as two kernels (H200, 2026-11).
 constexpr double kAloneIdle = 0.4;
@@ -352,7 +358,7 @@ class Grouper {
     const double waves = std::ceil(teams / at_once(team, cluster));
     const double busy = std::min(1.0, teams / waves * cluster / target_.multiprocessors);
     const double computes = 1 - kAloneIdle / std::max(1.0, teams / target_.multiprocessors);
-    const double again_speed = cached(team, cluster) ? kCacheSpeed : 1;
+    const double again_speed = cached(team, cluster) && !writes_much(flow(team)) ? kCacheSpeed : 1;
     double sum = kLaunchSeconds;
     std::set<NodeId> read;
     for (const int m : team.members) {
@@ -379,6 +385,7 @@ class Grouper {
     double memory[2] = {0, 0}, arithmetic[2] = {0, 0};  // seconds, where nothing is found in L2
     double again = 0;                                   // bytes that a stage before has read or written
     double shared = 0;                                  // bytes that all teams read
+    double read = 0, written = 0;                       // bytes, as often as that is done
     int waits = 0;                                      // stages that need something of others
     double domain = 0;                                  // seconds of a block for one of theirs, before
   };
@@ -395,11 +402,14 @@ class Grouper {
         const auto bytes = static_cast<double>(graph_.type(s).elements() * size_of(graph_.type(s).dtype));
         const bool fresh = known.insert(s).second;
         all += bytes;
+        f.read += bytes;
         if (!fresh && again.insert(s).second) f.again += bytes;
         if (fresh && !is_of_team(m, s, team)) f.shared += bytes;
       }
       for (const Root& root : r.roots) {
-        all += static_cast<double>(graph_.type(root.node).elements() * size_of(root.stored));
+        const auto bytes = static_cast<double>(graph_.type(root.node).elements() * size_of(root.stored));
+        all += bytes;
+        f.written += bytes;
         known.insert(root.node);
       }
       f.memory[later] += all / target_.dram_bytes_per_second;
@@ -407,6 +417,8 @@ class Grouper {
     }
     return f;
   }
+
+  static bool writes_much(const Flow& f) { return kWrites * f.written >= f.read; }
 
   static double domain_bytes(const Region& r) {
     double bytes = 0;
@@ -437,15 +449,22 @@ class Grouper {
   // gn_tail is predicted to take 0.41 ms with a lag of 4 by that and took 0.40 (H200, 2026-11). Half of the room in L2 is for what blocks are at.
   Queued queued(const Team& team, const Flow& f) const {
     const double teams = static_cast<double>(team.size()), fits = room(team, f);
-    const double arithmetic = f.arithmetic[0] + f.arithmetic[1], memory = f.memory[0] + f.memory[1];
+    const auto l2 = static_cast<double>(target_.l2_bytes);
+    // What all teams read is read by each of them where L2 does not have it, in a queue that goes through one after the other.
+    const double repeated = f.shared > kQueueShare * l2 ? (teams - 1) * f.shared : 0;
+    const double arithmetic = f.arithmetic[0] + f.arithmetic[1];
+    const double memory = f.memory[0] + f.memory[1] + repeated / target_.dram_bytes_per_second;
     const double saved = (1 - 1 / kCacheSpeed) * f.again / target_.dram_bytes_per_second;
+    const double stays = writes_much(f) ? 0 : kQueueStays * l2 * teams / std::max(1.0, f.again);
     return {.teams = teams,
             .alone = std::max(f.memory[0], f.arithmetic[0]) + std::max(f.memory[1], f.arithmetic[1]),
-            .both = std::max(memory, arithmetic),
-            .found = std::max(memory - saved, arithmetic),
+            .memory = memory,
+            .arithmetic = arithmetic,
+            .saved = saved,
             .waits = teams * (kSignalSeconds * f.waits + f.domain),
             .launches = 2 * kLaunchSeconds,
-            .near = fits < 1 ? 0 : std::max(1, static_cast<int>(std::min(fits / 2, double{kMostLag})))};
+            .near = fits < 1 ? 0 : std::max(1, static_cast<int>(std::min(fits / 2, double{kMostLag}))),
+            .stays = stays};
   }
 
   // Teams of which blocks have tickets while one on each multiprocessor goes on. With a lag of less than half of that queues do not gain: of
@@ -516,7 +535,7 @@ class Grouper {
       best = s;
     }
     joined.seconds = best.value_or(s);
-    if (joined.queue > 0 || (best && *best < apart)) return "";
+    if (joined.queue > 0 || (best && *best < kOwnedMargin * apart)) return "";
     const double least = std::min(s, joined.seconds);
     return fmt::format("{} domains of {} bytes: {:.1f} us in one kernel, {:.1f} us in several{}",
                        joined.size(), bytes_once(joined) / joined.size(), least * 1e6, apart * 1e6,

@@ -46,19 +46,26 @@ inline constexpr int kMostLag = 16;
 // itself, ptxas gave gn_tail 95, and it took 0.34 ms instead of 0.32 (H200, 2026-11).
 inline constexpr int kQueueRegisters = 72;
 
+// The part of L2 that tickets ask for: what is read again of that many domains stays, where it does not have all that they need
+// (schedule/eviction.h). With 0.35 and 0.65 gn_tail and others took up to 1.5 % more time (H200, 2026-12).
+inline constexpr double kQueueStays = 0.5;
+
 // How long a queue takes, in seconds, with all launches.
 struct Queued {
   double teams = 1;
-  double alone = 0;            // the first stages, and the later ones, one after the other
-  double both = 0, found = 0;  // side by side; and where L2 has what is read again
-  double waits = 0;            // of stages for each other, with a lag of 1
+  double alone = 0;                   // the first stages, and the later ones, one after the other
+  double memory = 0, arithmetic = 0;  // side by side; nothing is found in L2
+  double saved = 0;                   // of memory, where L2 has all that is read again
+  double waits = 0;                   // of stages for each other, with a lag of 1
   double launches = 0;
-  int near = 0;  // the largest lag with which L2 has it
+  int near = 0;      // the largest lag with which L2 has it
+  double stays = 0;  // domains of which it has what is asked to stay, with any other
   bool cached(int lag) const { return lag <= near; }
   // Side by side but for the first teams, of which there are no later stages yet, and the last ones.
   double seconds(int lag) const {
     const double share = std::min(1.0, lag / teams);
-    const double work = share * alone + (1 - share) * (cached(lag) ? found : both);
+    const double part = cached(lag) ? 1 : std::min(1.0, stays / lag);
+    const double work = share * alone + (1 - share) * std::max(arithmetic, memory - part * saved);
     return launches + std::max(work, waits / lag);
   }
 };

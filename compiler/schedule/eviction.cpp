@@ -42,15 +42,13 @@ constexpr kernel::Evict kFirst{0}, kLast{kernel::Evict::kAll};
 // Of what several stages of a queue read, where L2 does not have all of it from one to the next.
 void add_hints_of_queue(const Group& group, const std::map<NodeId, Use>& uses, double l2,
                         std::vector<Hints>& hints) {
-  // Of L2. With 0.35 and 0.65 gn_tail and others took up to 1.5 % more time (H200, 2026-12).
-  constexpr double kStays = 0.5;
   if (group.queue == 0 || group.cached) return;
   const double domains = static_cast<double>(group.queue) / static_cast<double>(group.teams());
   double between = 0;  // bytes that are to be read again
   for (const auto& [source, use] : uses) between += use.stages.size() > 1 ? domains * use.read.bytes() : 0;
   for (const auto& [source, use] : uses) {
     if (use.stages.size() < 2 || !use.along_lanes || use.read.bytes() <= l2) continue;
-    const double last = kernel::Evict::kAll * kStays * l2 / between;
+    const double last = kernel::Evict::kAll * kQueueStays * l2 / between;
     hints[use.stages.front()].insert({source, {std::clamp(static_cast<int>(last), 1, kernel::Evict::kAll)}});
     hints[use.stages.back()].insert({source, kFirst});
   }

@@ -292,6 +292,14 @@ TEST_CASE("large samples are a queue where one stage computes while another read
   REQUIRE(queue.kernels.size() == 1);
   CHECK(queue.kernels[0].group.queue > 8);
   CHECK_FALSE(queue.kernels[0].group.cached);
+  // A part of what is read again stays in L2, which pays where both stages wait for memory as well.
+  CompileOptions fast;
+  fast.target = *parse_target("sm_90");
+  fast.fast_math = true;
+  fast.last = Stage::schedule;
+  const Compilation both_read = compile(parse(tail), fast);
+  REQUIRE(both_read.kernels.size() == 1);
+  CHECK(both_read.kernels[0].group.queue > 8);
   // Where all wait for memory, nothing is gained; the reason is there.
   const std::string reads =
       "graph n { %x = input f32[16, 64, 256, 256] %y = layer_norm %x {axes = [1, 2, 3]} output %y }";
