@@ -300,6 +300,16 @@ TEST_CASE("large samples are a queue where one stage computes while another read
   const Compilation both_read = compile(parse(tail), fast);
   REQUIRE(both_read.kernels.size() == 1);
   CHECK(both_read.kernels[0].group.queue > 8);
+  // Tickets of samples of 16 bits are few, so that blocks wait; that pays beside arithmetic, of many samples.
+  const auto of_bf16 = [&](int samples) {
+    std::string text = tail;
+    for (std::size_t at = text.find("f32["); at != std::string::npos; at = text.find("f32[", at))
+      text.replace(at, 3, "bf16");
+    return kernels(text.replace(text.find("[128,"), 5, fmt::format("[{},", samples)), "sm_90");
+  };
+  REQUIRE(of_bf16(128).kernels.size() == 1);
+  CHECK(of_bf16(128).kernels[0].group.queue == 16);
+  CHECK(of_bf16(64).kernels.size() == 2);
   // Where all wait for memory, nothing is gained; the reason is there.
   const std::string reads =
       "graph n { %x = input f32[16, 64, 256, 256] %y = layer_norm %x {axes = [1, 2, 3]} output %y }";
