@@ -29,12 +29,11 @@ constexpr std::size_t kSiblings = 8;
 constexpr double kOwnedMargin = 0.95;
 // A queue has to be faster by so much. Where it was predicted to be by 3 to 5 %, with a part of the input found in L2, it was by 4 to 11 (H200, 2026-12).
 constexpr double kQueueMargin = 0.97;
-// Arithmetic that takes so many times what memory does leaves time for tickets to wait.
-constexpr double kComputes = 1.3;
-// Of so many teams a lag is a small part.
-constexpr int kTeamsOfLag = 8;
 // And to take so many times what a launch does: what is shorter is bound by other things.
 constexpr double kQueueLaunches = 10;
+// Where arithmetic takes so many times what memory does, and there are so many times as many teams as the lag, blocks may wait for tickets.
+constexpr double kComputes = 1.3;
+constexpr int kTeamsOfLag = 8;
 
 class Grouper {
  public:
@@ -308,12 +307,12 @@ class Grouper {
     int lag = q.cached(least_lag) ? least_lag : std::min(most, kLags * least_lag);
     bool waits = !q.cached(lag) && 2 * lag < kLags * least_lag;
     if (2 * lag < estimate_.ahead(joined)) {
-      // Some blocks wait then. Others compute meanwhile, where that is what takes long and there are many teams: gn_tail of 128 samples bf16 took
+      // Some blocks wait then. Others compute meanwhile, where that is what takes long, not what is written: gn_tail of 128 samples bf16 took
       // 0.325 ms as two kernels, 0.309 as a queue with a lag of 16, and more with less; of 64 samples both took as long, of 32 0.092 and
       // 0.119 ms (H200, 2026-12).
-      const bool computes =
+      const bool may_wait =
           q.arithmetic > kComputes * q.memory && q.stays > 0 && q.teams >= kTeamsOfLag * most;
-      waits = waits || !computes;
+      waits = waits || !may_wait;
       lag = most;
     }
     const double s = q.seconds(lag);

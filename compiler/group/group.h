@@ -58,8 +58,9 @@ struct Queued {
   double saved = 0;                   // of memory, where L2 has all that is read again
   double waits = 0;                   // of stages for each other, with a lag of 1
   double launches = 0;
-  int near = 0;      // the largest lag with which L2 has it
-  double stays = 0;  // domains of which it has what is asked to stay, with any other
+  int near = 0;  // the largest lag with which L2 has it
+  double stays =
+      0;  // domains of which it has what is asked to stay, with any other; 0 beside much that is written
   bool cached(int lag) const { return lag <= near; }
   // Side by side but for the first teams, of which there are no later stages yet, and the last ones.
   double seconds(int lag) const {

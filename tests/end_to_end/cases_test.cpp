@@ -203,8 +203,11 @@ TEST_CASE("hardswish errs by less than two units in the last place") {
   double most = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double right = x[i] * std::clamp((x[i] + 3) / 6, 0.0, 1.0);
-    const double unit = std::ldexp(1.0, std::ilogb(right) - 23);
-    if (right != 0) most = std::max(most, std::fabs(y[i] - right) / unit);
+    if (right == 0) {
+      CHECK(y[i] == 0);
+    } else {
+      most = std::max(most, std::fabs(y[i] - right) / std::ldexp(1.0, std::ilogb(right) - 23));
+    }
   }
   CHECK(most < 1.6);
 }
