@@ -125,6 +125,22 @@ TEST_CASE("predict: rows that no cluster keeps are read again") {
              0.795);
 }
 
+TEST_CASE("predict: columns that no block keeps are those of clusters") {
+  const auto chosen = [](const std::string& shape, std::int64_t axis, const std::string& type) {
+    return schedule(fmt::format("graph g {{ %x = input {}{} %y = softmax %x {{axes = [{}]}} output %y }}", type,
+                                shape, axis))
+        .kernels.at(0)
+        .choices.at(0)
+        .schedule;
+  };
+  CHECK(chosen("[16, 64, 4096]", 1, "f32").cluster == 1);
+  CHECK(chosen("[16, 1024, 4096]", 1, "f32").cluster == 8);
+  CHECK(chosen("[16, 1024, 4095]", 1, "f32").cluster == 8);
+  CHECK(chosen("[32, 1024, 4096]", 1, "bf16").cluster == 4);
+  CHECK(chosen("[4, 4096, 4096]", 1, "f16").cluster == 16);
+  CHECK(chosen("[8192, 8192]", 0, "f32").keep == compiler::Keep::registers);
+}
+
 TEST_CASE("predict: what is listed can be forced by hand") {
   // With an odd inner extent there are no vectors, and many elements to spill; rows of millions are more than can be.
   for (const std::string& program :

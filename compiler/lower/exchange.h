@@ -36,14 +36,34 @@ class Exchange {
     int places;  // in which they lie in turn
     std::map<int, std::vector<kernel::ArrayId>> arrays;
   };
+  // Lanes of a warp that combine: so many, so far from each other, and this one's number.
+  struct Lanes {
+    int count, stride;
+    Index number;
+  };
+  // What neighbouring lanes have put together of columns, some of them in turn; in which threads they are.
+  struct Columns {
+    Lanes lanes;
+    std::vector<IndexBound> there;
+    std::vector<std::pair<Index, ByReduction>> columns;
+  };
   Parts parts_of(const ByReduction& states, std::string_view name, int count);
   Index slot_of(const Parts& parts, const Index& part) const;
+  Index element_of(const Parts& parts, const Index& part, const Index& column) const;
   void combine_parts(ByReduction& states, const Parts& parts);
 
   Handles across_lanes(int r, std::span<const Handles> states, int count);
-  Handles with_lane(int r, const Handles& state, int mask, int distance);
+  Handles across_lanes(int r, std::span<const Handles> states, const Lanes& lanes);
+  Handles with_lane(int r, const Handles& state, const Lanes& lanes, int distance);
   void across_blocks(ByReduction& states);
-  Handles whole(int r, const Parts& parts);
+  template <class F>
+  void between_blocks(const Parts& parts, F&& messages);
+  void send(const ByReduction& states, const Parts& parts, const Index& element, const Index& to,
+            const Index& box);
+  void over_columns(ByReduction& states, const Parts& of_threads);
+  Columns columns_of(const Parts& parts);
+  template <class F>
+  void for_each_column(const Columns& of, int count, F&& body);
 
   const StageContext& stage_;
   KernelBuilder& b_;

@@ -32,17 +32,27 @@ std::vector<kernel::ArrayId> States::arrays(int r, std::string_view name, const 
 
 Handles States::get(const std::vector<DType>& types, const std::vector<kernel::ArrayId>& arrays,
                     const Index& place) const {
+  return get_at(types, arrays, element(place));
+}
+
+Handles States::get_at(const std::vector<DType>& types, const std::vector<kernel::ArrayId>& arrays,
+                       const Index& element) const {
   Handles state;
   for (std::size_t c = 0; c < arrays.size(); ++c) {
     const DType stored = stage_.kernel.array(arrays[c]).dtype;
-    const Handle h = b_.get(arrays[c], element(place), stored);
+    const Handle h = b_.get(arrays[c], element, stored);
     state.push_back(stored == types[c] ? h : b_.apply(ScalarOp::cast, std::array{h}, types[c]));
   }
   return state;
 }
 
 void States::set(const std::vector<kernel::ArrayId>& arrays, const Handles& state, const Index& place) const {
-  for (std::size_t c = 0; c < arrays.size(); ++c) b_.set(arrays[c], element(place), state[c]);
+  set_at(arrays, state, element(place));
+}
+
+void States::set_at(const std::vector<kernel::ArrayId>& arrays, const Handles& state,
+                    const Index& element) const {
+  for (std::size_t c = 0; c < arrays.size(); ++c) b_.set(arrays[c], element, state[c]);
 }
 
 }  // namespace bz::compiler

@@ -28,6 +28,10 @@ class States {
               const Index& place = Index(0)) const;
   void set(const std::vector<kernel::ArrayId>& arrays, const Handles& state,
            const Index& place = Index(0)) const;
+  // Of one domain: an element of the arrays.
+  Handles get_at(const std::vector<DType>& types, const std::vector<kernel::ArrayId>& arrays,
+                 const Index& element) const;
+  void set_at(const std::vector<kernel::ArrayId>& arrays, const Handles& state, const Index& element) const;
   // The element of an array.
   Index element(const Index& place) const {
     return place * width() + (stage_.schedule.lanes_reduced ? Index(0) : stage_.lane);

@@ -31,7 +31,8 @@ std::optional<Schedule> gang_candidate(const Region& region, const Target& targe
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team,
                                      int exchanges);
 // Threads along a kept variable; more threads share a domain when there are too few columns. `queued`: beside other stages of a queue.
-std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, bool queued);
+std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, bool staged,
+                                        bool queued);
 // What is contiguous along two kept variables; none where tiles would not gain.
 std::vector<Schedule> tile_candidates(const Region& region, const std::vector<Access>& all,
                                       const Target& target);

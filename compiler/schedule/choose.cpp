@@ -132,7 +132,7 @@ Choice choose(const Forms& forms, const Target& target, const Bounds& bounds, co
   const Region& resident_form = forms.resident() != nullptr ? *forms.resident() : region;
   const auto list = [&](const Region& form) {
     return rows ? row_candidates(form, target, full, bounds.team, exchanges_of(resident_form))
-                : column_candidates(form, target, full, bounds.queue > 0);
+                : column_candidates(form, target, full, bounds.staged, bounds.queue > 0);
   };
   std::vector<Schedule> candidates = list(region);
   if (const Region* resident = forms.resident(); rows && resident != nullptr && region.phases() == 1) {

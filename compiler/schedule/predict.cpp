@@ -71,11 +71,17 @@ double exchange_instructions(const Region& region, const Schedule& s, const Exte
   const int together = puts_together(r, s) ? instructions_together(region, r) : 0;
   const double each = components + (together > 0 ? components : instructions_to_combine(region, r));
   double count = std::log2(warps.in_warp) * each + together;
-  for (const int parts : {warps.count, s.cluster}) {
-    if (parts > 1) count += kBarrierInstructions + std::log2(parts) * each + together;
-  }
   const double lanes = s.lanes_reduced ? 1 : s.vector;
-  return count * lanes * static_cast<double>(region.teams() * e.blocks * s.cluster) * threads_of(s);
+  count *= lanes;
+  // Those that put columns together have some parts each, and as many columns at a time as there are threads for.
+  for (const int parts : {warps.count, s.cluster}) {
+    if (parts == 1) continue;
+    const double sharing =
+        shares_columns(s) ? std::min<double>(parts, std::max(1.0, s.threads_reduced / lanes)) : parts;
+    const double times = shares_columns(s) ? std::max(1.0, lanes / s.threads_reduced) : lanes;
+    count += kBarrierInstructions + times * ((std::log2(sharing) + parts / sharing - 1) * each + together);
+  }
+  return count * static_cast<double>(region.teams() * e.blocks * s.cluster) * threads_of(s);
 }
 
 // Of the bytes that neighbouring threads read together, what goes beyond them for each row that they read of.

@@ -72,15 +72,16 @@ std::int64_t partial_bytes(const Region& region, const Schedule& s) {
   const std::int64_t each = static_cast<std::int64_t>(s.threads_kept) * (s.lanes_reduced ? 1 : s.vector);
   const int places = alternates(region, s) ? 2 : 1;
   std::int64_t bytes = ceil_div(mailboxes_of(region, s) * size_of(DType::i64), 16) * 16;
-  for (const int parts : {warps_of(s).count, s.cluster}) {
-    if (parts == 1) continue;
+  const auto add = [&](int parts, bool sent) {
     for (const Reduction& r : region.reductions) {
       if (!r.exchanges()) continue;
       for (const DType t : r.component_dtypes())
-        bytes +=
-            ceil_div(places * parts * each * size_of(parts == s.cluster ? message_dtype(t) : t), 16) * 16;
+        bytes += ceil_div(places * parts * each * size_of(sent ? message_dtype(t) : t), 16) * 16;
     }
-  }
+  };
+  if (warps_of(s).count > 1) add(warps_of(s).count, false);
+  if (s.cluster > 1) add(s.cluster, true);
+  if (shares_columns(s)) add(1, false);
   return bytes;
 }
 
@@ -92,6 +93,11 @@ Warps warps_of(const Schedule& s) {
   w.in_warp = std::min(s.threads_reduced, std::max(1, 32 / w.stride));
   w.count = s.threads_reduced / w.in_warp;
   return w;
+}
+
+bool shares_columns(const Schedule& s) {
+  const Warps w = warps_of(s);
+  return w.count > 1 && std::max(w.count, s.cluster) > w.in_warp;
 }
 
 std::string to_string(const Schedule& s) {
@@ -390,7 +396,7 @@ std::optional<std::string> refuse(const Region& region, const Schedule& s, const
   }
   if (s.cluster > target.max_cluster)
     return fmt::format("clusters of {} blocks, the device has them up to {}", s.cluster, target.max_cluster);
-  if (s.cluster > s.threads_reduced) {
+  if (s.cluster > s.threads_reduced && !shares_columns(s)) {
     return fmt::format("{} blocks that share a domain, each needs as many threads that do and has {}",
                        s.cluster, s.threads_reduced);
   }

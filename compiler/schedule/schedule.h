@@ -93,6 +93,8 @@ struct Warps {
   int count = 1;    // warps (or parts of warps) that share a domain
 };
 Warps warps_of(const Schedule& s);
+// Whether a domain has more partial results, of threads or of blocks, than a warp has threads of it: they are put together by others.
+bool shares_columns(const Schedule& s);
 
 // What a schedule does to a region; derived, never stored apart.
 struct Extent {

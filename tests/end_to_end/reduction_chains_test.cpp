@@ -137,11 +137,14 @@ constexpr Level kLevels[] = {
     {"blocks of a cluster", "lanes=reduced,vector=1,kept=1,reduced=32,cluster=2,unroll=1"},
     {"a whole cluster", "lanes=reduced,vector=2,kept=2,reduced=64,cluster=8,unroll=1"},
     {"columns of a cluster", "lanes=kept,vector=1,kept=32,reduced=4,cluster=4,unroll=1"},
+    {"columns of more blocks than threads", "lanes=kept,vector=1,kept=32,reduced=2,cluster=8,unroll=1"},
+    {"columns of several threads a warp", "lanes=kept,vector=2,kept=8,reduced=16,cluster=8,unroll=1"},
     {"turns of a block", "lanes=reduced,vector=4,kept=1,reduced=64,unroll=1,prefetch=2"},
     {"turns of warps", "lanes=reduced,vector=1,kept=2,reduced=16,unroll=1,prefetch=1"},
     {"turns of a cluster", "lanes=reduced,vector=1,kept=1,reduced=32,cluster=2,unroll=1,prefetch=1"},
     {"columns", "lanes=kept,vector=2,kept=32,reduced=1,unroll=2"},
     {"columns of a block", "lanes=kept,vector=1,kept=32,reduced=8,unroll=1"},
+    {"more columns than threads", "lanes=kept,vector=4,kept=32,reduced=2,unroll=1"},
 };
 
 // The reductions that users write, each as itself, and those the compiler makes, as the programs they are made of.

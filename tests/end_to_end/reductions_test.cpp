@@ -476,6 +476,23 @@ TEST_CASE("columns that leave warps of the last block without any") {
   }
 }
 
+TEST_CASE("columns that clusters keep") {
+  for (const DType t : {DType::f32, DType::bf16}) {
+    for (const auto& [rows, columns] :
+         {std::pair{512, 32}, {640, 34}, {1031, 35}, {2048, 66}, {4100, 16}, {520, 130}}) {
+      for (const std::string_view y : {"softmax %x {axes = [0]}", "log_softmax %x {axes = [0]}",
+                                       "layer_norm %x {axes = [0], eps = 1e-5}"}) {
+        const ir::Graph g = parse(fmt::format("graph p {{ %x = input {}[{}, {}] %y = {} output %y }}", name(t),
+                                              rows, columns, y));
+        Options options;
+        options.judge = t == DType::f32 ? nullptr : within_one_ulp;
+        INFO(name(t) << " " << rows << " x " << columns << ", " << y);
+        check(g, options);
+      }
+    }
+  }
+}
+
 TEST_CASE("the order of threads and blocks does not change a bit") {
   for (const std::string_view statements : kPipelines) {
     const ir::Graph g = pipeline(statements, DType::f32, 5, 3000);
