@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
 #include "compiler/schedule/candidates.h"
 
@@ -32,6 +33,7 @@ class RowCandidates {
   RowCandidates(const Region& region, const Target& target, int full, int team, int exchanges)
       : region_(region),
         target_(target),
+        full_(full),
         size_(region.domain_size()),
         exchanges_(exchanges),
         heavy_(is_heavy(region)),
@@ -52,6 +54,10 @@ class RowCandidates {
   }
 
   std::vector<Schedule> list() {
+    if (is_short()) {
+      add_short();
+      return std::move(out_);
+    }
     if (region_.phases() > 1) {
       for (const int prefetch : {0, 1}) add_kept(Keep::registers, prefetch);
       if (!extent_of(region_, first_).shifted && !parameter_loads(region_, first_).empty())
@@ -96,15 +102,81 @@ class RowCandidates {
     return std::min(most, power_at_least(size_ / (vectors * first_.vector * cluster)));
   }
 
-  // Small domains share a block, as long as all multiprocessors have work. `chunk`: elements between two combinations.
-  void add(Schedule s, int threads, int chunk) {
+  // Rows that are less than what a few warps load at once: what counts is that neighbouring threads load whole sectors, that they begin
+  // where rows do, and that a block has work for 128 threads. Of 16 bits that goes on for longer rows where these are even and vectors of
+  // eight would need masks.
+  bool is_short() const {
+    constexpr std::int64_t kMostEven = 2304;
+    if (size_ <= kShort / 2) return true;
+    if (full_ <= 4 || size_ % full_ == 0) return false;
+    return size_ < kShort ||
+           (size_ < kMostEven && size_ % 2 == 0 && (region_.phases() > 1 || has_running_form(kMostUnroll)));
+  }
+
+  // Each thread has up to so many bytes, or 16-bit elements of exponentials. Shares of the copy speed, before and so (H200, 2026-12): softmax of 64
+  // bf16 46 and 102 %, of 37 bf16 27 and 65, of 100 bf16 66 and 89, of 37 f32 54 and 91, of 12 f32 90 and 101; layer_norm of 100 bf16 63 and 97, of 37
+  // bf16 27 and 72, of 37 f32 81 and 98. Of the read speed: sums of 16 f32 82 and 99 %, of 16 bf16 42 and 98, of 77 bf16 42 and 109, of 150 bf16 39 and
+  // 117; logsumexp of 16 bf16 52 and 76, of 37 bf16 56 and 78, of 100 bf16 35 and 93, of 100 f32 73 and 108.
+  void add_short() {
+    const int bytes = kVectorBytes / full_;
+    const bool of_16_bits = full_ > 4, aligned = size_ % full_ == 0, even = size_ % 2 == 0;
+    Schedule s = first_;
+    int threads = 1;
+    if (region_.phases() == 1) {
+      const bool exponentials = has_running_form(kMostUnroll);
+      if (exponentials && of_16_bits && !aligned)
+        s.vector = std::min(s.vector, even ? aligned_vector() : full_ / 2);
+      const int of_thread = exponentials ? (of_16_bits ? 80 : 112 / bytes) : 48 / bytes;
+      threads = power_at_least(ceil_div(size_, of_thread));
+      return add(s, threads, kMostUnroll * kMostVector, kLeastThreads);
+    }
+    s.keep = Keep::registers;
+    s.vector = aligned_vector();
+    if (!of_16_bits) {
+      threads = power_at_least(ceil_div(size_, kSectorBytes / bytes));
+      // As many vectors for each of them.
+      if (s.vector > 1 && size_ % (s.vector * threads) != 0 && size_ % (s.vector / 2 * threads) == 0)
+        s.vector /= 2;
+    } else if (size_ * bytes > kSectorBytes) {
+      const bool shortest = size_ < kShort;
+      const int most = heavy_ ? (shortest ? 32 : 48) : (shortest ? 16 : 36),
+                least = heavy_ && s.vector > 1 ? 16 : 8;              // elements of a thread
+      const std::int64_t sector = kSectorBytes / (s.vector * bytes);  // threads that load one
+      threads = power_at_least(std::max(ceil_div(size_, most), std::min(sector, ceil_div(size_, least))));
+      // Vectors of two pay for their masks, where rows are not as short as a few of them.
+      if (s.vector == 1 && size_ > 48 && region_.reduced.size() == 1) {
+        s.vector = 2;
+        threads = 8;
+      }
+    }
+    add(s, threads, 16, kLeastThreads);
+  }
+
+  int aligned_vector() const {
+    int vector = first_.vector;
+    while (size_ % vector != 0) vector /= 2;
+    return vector;
+  }
+
+  bool has_running_form(int elements) const {
+    return std::any_of(region_.reductions.begin(), region_.reductions.end(), [&](const Reduction& r) {
+      return r.monoid == Monoid::max_sumexp && r.running(elements) != nullptr;
+    });
+  }
+
+  // Blocks of 128 threads where 16-bit rows with exponentials have few of them, but for the shortest (softmax of 256 bf16 took
+  // 0.510 ms so and 0.506 by 64, of 5000 0.548 and 0.536).
+  void add(const Schedule& s, int threads, int chunk) {
+    const bool several = narrow() && heavy_ && threads >= 8 && threads < 2 * kWarp;
+    add(s, threads, chunk, s.keep == Keep::registers && !several ? 2 * kWarp : kLeastThreads);
+  }
+
+  // Small domains share a block of at least so many threads, as long as all multiprocessors have work. `chunk`: elements between two
+  // combinations.
+  void add(Schedule s, int threads, int chunk, int least) {
     const std::int64_t rows = region_.domains() * region_.teams();
     s.threads_reduced = threads;
     s.threads_kept = 1;
-    // Blocks of 128 threads where 16-bit rows with exponentials have few of them, but for the shortest (softmax of 256 bf16 took
-    // 0.510 ms so and 0.506 by 64, of 5000 0.548 and 0.536).
-    const bool several = narrow() && heavy_ && threads >= 8 && threads < 2 * kWarp;
-    const int least = s.keep == Keep::registers && !several ? 2 * kWarp : kLeastThreads;
     while (s.threads_kept * threads < least && rows / (2 * s.threads_kept) >= 2 * target_.multiprocessors)
       s.threads_kept *= 2;
     while (s.threads_kept * threads < kWarp) s.threads_kept *= 2;
@@ -372,10 +444,7 @@ class RowCandidates {
     }
     // Long rows are read in whole lines, by several warps; of short ones large chunks would be partly empty.
     constexpr std::int64_t kFewChunks = 16;
-    const bool running = std::any_of(
-        region_.reductions.begin(), region_.reductions.end(),
-        [](const Reduction& r) { return r.monoid == Monoid::max_sumexp && r.running(kChunk) != nullptr; });
-    if (running) return add_running(s);
+    if (has_running_form(kChunk)) return add_running(s);
     const int few = size_ <= kShort ? 4 : 8;
     const int most = narrow() ? 256 : 512;
     const int preferred = std::clamp(power_at_least(ceil_div(size_, 4 * kPreferred)), few, most);
@@ -438,6 +507,7 @@ class RowCandidates {
 
   const Region& region_;
   const Target& target_;
+  int full_;  // elements of the widest vectors
   std::int64_t size_;
   int exchanges_;
   bool heavy_;  // there is more to compute than goes on while elements are moved
