@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "compiler/fuse/access.h"
 #include "compiler/fuse/cost.h"
@@ -30,6 +31,9 @@ constexpr double kSegmentBytes = 9;
 constexpr double kParameterSpeed = 4.2;
 // A spilled element is loaded from shared memory by each phase, in a loop.
 constexpr double kSpillInstructions = 1;
+// What a phase reads again from L2 it waits for a little longer than for its share of the loads: layer_norm of 512 x 1024 f32 took 5.6 us so, 4.7 from
+// registers (H200, 2026-12).
+constexpr double kAgainSeconds = 0.3e-6;
 // A domain in pieces, as all samples of a channel, needs addresses of its own for each vector that registers keep: batch statistics of 128 x 256 x 56 x 56
 // f32 took 0.263 ms by clusters, of 256 x 128 x 32 x 32 0.075 (H200, 2026-12).
 constexpr double kInPieces = 1.15;
@@ -42,6 +46,7 @@ struct Work {
   double parameters = 0;                                // bytes that all domains load
   double instructions = 0, exchanging = 0;
   bool exchanges = false;
+  bool loads_again = false;  // what an earlier phase has loaded
 };
 
 // The share of what threads handle that is there: the rest of the last vectors and of the last block is masked.
@@ -107,6 +112,7 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
   const double folded = s.unroll * (s.lanes_reduced ? s.vector : 1);
   std::vector<Work> all(static_cast<std::size_t>(region.phases()));
   const std::vector<std::vector<ExprId>> computed = computed_by_phase(region, s);
+  std::set<ExprId> before;
   for (std::size_t phase = 0; phase < all.size(); ++phase) {
     Work& work = all[phase];
     Touched memory, cache;
@@ -122,9 +128,11 @@ std::vector<Work> work_of(const Region& region, const Schedule& s, const Extent&
           loaded && e.shifted && !moves_with_domain(region, x) && s.parameters == Parameters::memory;
       work.instructions += elements * (alone ? 2 : element_instructions(region, x));
       if (loaded) load(x, phase > 0);
+      work.loads_again = work.loads_again || (loaded && before.contains(id));
       if (loaded && x.table < 0 && !moves_with_domain(region, x) && s.parameters == Parameters::memory)
         work.parameters += elements * size_of(x.stored);
     }
+    before.insert(computed[phase].begin(), computed[phase].end());
     if (phase == 0) {
       for (const Expr& x : region.exprs) {  // once a domain
         if (x.varies) continue;
@@ -232,6 +240,7 @@ double predict(const Region& region, const Schedule& s, const Target& target, co
     // Loads of one round are on their way together. What is read ahead comes while the domain before is computed and stored; of a
     // domain that is spilled that is what goes to shared memory.
     const double waited = read > 0 && (!ahead || in_place) ? kLoadSeconds * load_rounds : 0;
+    if (w.loads_again && !ahead) chain += kAgainSeconds;
     // A block that stays does not wait for what it stores.
     chain += ahead ? 0 : stored;
     if (ahead && &w == &work.front()) {
