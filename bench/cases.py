@@ -243,17 +243,46 @@ def images(quick):
                along=(0, None, None, 0))
 
 
+def other_rows(quick):
+    """Rows of widths that the sweeps do not have: short ones, and parts of blocks that are not full."""
+    for operation, dtype, width in [("softmax", "f32", 37), ("softmax", "bf16", 64), ("softmax", "bf16", 770),
+                                    ("softmax", "bf16", 49152), ("layer_norm", "bf16", 100),
+                                    ("layer_norm", "bf16", 100000), ("layer_norm", "f32", 200000),
+                                    ("logsumexp", "bf16", 100)]:
+        height = 3 if quick else BYTES // 2 // (width * ITEM_BYTES[dtype])
+        yield rows(operation, dtype, height, width, sweep=False)
+
+
+def batch_statistics(quick):
+    """Batch normalization in training: every channel by mean and variance of all samples."""
+    n, c, h, w = sizes = (2, 4, 8, 8) if quick else (128, 256, 56, 56)
+    sizes = dict(zip("NCHW", sizes))
+    for dtype in ("f32", "bf16"):
+        body = [f"%x = input {dtype}[N, C, H, W]", "%a = cast %x {dtype = f32}", "%m = mean %a {axes = [0, 2, 3]}",
+                "%v = var %a {axes = [0, 2, 3], correction = 0}", f"%y = batch_norm %x, %m, %v {{eps = {EPS}}}",
+                "output %y"]
+        yield Case(f"batch statistics {dtype} {n}x{c}x{h}x{w}",
+                   graph("batch_statistics", sizes, body),
+                   sizes,
+                   lambda t, x: t.nn.functional.batch_norm(x, None, None, training=True, eps=EPS),
+                   lambda x: normalized(x, (0, 2, 3)),
+                   along=(1, 1),
+                   dtype=dtype)
+
+
 def softmaxes(quick):
     """Over an axis that is not the last, and masked."""
-    for n, c, p in [(2, 30, 40)] if quick else [(16, 1024, 4096), (1024, 64, 4096)]:
+    for dtype, n, c, p in [("f32", 2, 30, 40)] if quick else [("f32", 16, 1024, 4096), ("f32", 1024, 64, 4096),
+                                                              ("bf16", 32, 1024, 4096)]:
         sizes = {"N": n, "C": c, "P": p}
-        body = ["%x = input f32[N, C, P]", "%y = softmax %x {axes = [1]}", "output %y"]
-        yield Case(f"softmax {n}x{c}x{p} axis 1",
+        body = [f"%x = input {dtype}[N, C, P]", "%y = softmax %x {axes = [1]}", "output %y"]
+        yield Case(f"softmax {'' if dtype == 'f32' else dtype + ' '}{n}x{c}x{p} axis 1",
                    graph("softmax_columns", sizes, body),
                    sizes,
                    lambda t, x: t.softmax(x, 1),
                    softmax,
-                   along=(0, 0))
+                   along=(0, 0),
+                   dtype=dtype)
     b, h, q, k = sizes = (2, 2, 3, 100) if quick else (8, 16, 1024, 1024)
     yield Case(f"attention_softmax {b}x{h}x{q}x{k}",
                example("attention_softmax"),
@@ -307,7 +336,9 @@ def all_cases(quick=False):
         height, width = (2, 5000) if quick else (4096, 393216)
         yield rows(operation, "f32", height, width, sweep=False)
     yield from images(quick)
+    yield from batch_statistics(quick)
     yield from softmaxes(quick)
+    yield from other_rows(quick)
     yield l1_norm(quick)
     yield from outer_reductions(quick)
     yield full_reduction("sum", quick)

@@ -56,6 +56,11 @@ hand_written_softmax --size R=64 --size D=4098 --schedule=lanes=reduced,vector=4
 tests/golden/gang_legs.braze --schedule=lanes=reduced,vector=4,reduced=64,unroll=4,gang=8,lag=2,prefetch=2,keep=shared
 hand_written_softmax --size R=9 --size D=1048576
 tests/golden/bf16_rows.braze --size R=104 --size D=65535
+tests/golden/bf16_rows.braze --size R=3000 --size D=64
+tests/golden/columns_of_cluster.braze --size C=96
+tests/golden/columns_of_cluster.braze --size R=600 --size C=130
+tests/golden/batch_statistics.braze --size N=32 --size C=16 --size H=64
+tests/fusion/column_max.braze --size R=100000
 gn_tail --size N=6 --size H=25 --size W=25 --schedule=logsumexp_1:lanes=kept,vector=1,kept=128,unroll=8,queue=2
 LIST
 }

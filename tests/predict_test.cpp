@@ -125,14 +125,32 @@ TEST_CASE("predict: rows that no cluster keeps are read again") {
              0.795);
 }
 
+namespace {
+
+compiler::Schedule chosen(const std::string& shape, std::int64_t axis, const std::string& type) {
+  return schedule(fmt::format("graph g {{ %x = input {}{} %y = softmax %x {{axes = [{}]}} output %y }}", type,
+                              shape, axis))
+      .kernels.at(0)
+      .choices.at(0)
+      .schedule;
+}
+
+}  // namespace
+
+TEST_CASE("predict: short rows have vectors that divide them, and threads that load sectors") {
+  for (const std::int64_t width : {12, 21, 37, 50, 64, 100, 128, 150, 770}) {
+    for (const auto& [type, bytes] : {std::pair{"f32", 4}, {"bf16", 2}, {"f16", 2}}) {
+      const compiler::Schedule s = chosen(fmt::format("[1000000, {}]", width), 1, type);
+      INFO(type << " " << width << ": " << to_string(s));
+      CHECK(s.keep == compiler::Keep::registers);
+      if (bytes == 2 || width <= 128) CHECK(width % s.vector == 0);
+      CHECK(std::int64_t{s.vector} * s.threads_reduced * bytes >= std::min<std::int64_t>(8, width * bytes));
+      if (width <= 128) CHECK(threads_of(s) == 128);
+    }
+  }
+}
+
 TEST_CASE("predict: columns that no block keeps are those of clusters") {
-  const auto chosen = [](const std::string& shape, std::int64_t axis, const std::string& type) {
-    return schedule(fmt::format("graph g {{ %x = input {}{} %y = softmax %x {{axes = [{}]}} output %y }}", type,
-                                shape, axis))
-        .kernels.at(0)
-        .choices.at(0)
-        .schedule;
-  };
   CHECK(chosen("[16, 64, 4096]", 1, "f32").cluster == 1);
   CHECK(chosen("[16, 1024, 4096]", 1, "f32").cluster == 8);
   CHECK(chosen("[16, 1024, 4095]", 1, "f32").cluster == 8);

@@ -37,7 +37,7 @@ class CompareTest(unittest.TestCase):
     def test_choices(self):
         listed = run("compare.py", "--list", "--only=^softmax f32").stdout.splitlines()
         self.assertIn("softmax f32 4096x393216", listed)
-        self.assertEqual(len(listed), 13)
+        self.assertEqual(len(listed), 14)
         self.assertEqual(run("compare.py", "--device=sim").returncode, 2)
         self.assertEqual(run("compare.py", "--device=sim", "--quick", "--only=nothing").returncode, 2)
 
