@@ -30,7 +30,8 @@ std::optional<Schedule> gang_candidate(const Region& region, const Target& targe
 // when the domain stays in registers, threads exchange what they have found `exchanges` times.
 std::vector<Schedule> row_candidates(const Region& region, const Target& target, int full, int team,
                                      int exchanges);
-// Threads along a kept variable; more threads share a domain when there are too few columns. `queued`: beside other stages of a queue.
+// Threads along a kept variable; more threads share a domain when there are too few columns. `staged`: one of several stages, whose kernel
+// decides on clusters; `queued`: of a queue.
 std::vector<Schedule> column_candidates(const Region& region, const Target& target, int full, bool staged,
                                         bool queued);
 // What is contiguous along two kept variables; none where tiles would not gain.

@@ -31,7 +31,7 @@ constexpr double kSegmentBytes = 9;
 constexpr double kParameterSpeed = 4.2;
 // A spilled element is loaded from shared memory by each phase, in a loop.
 constexpr double kSpillInstructions = 1;
-// What a phase reads again from L2 it waits for a little longer than for its share of the loads: layer_norm of 512 x 1024 f32 took 5.6 us so, 4.7 from
+// What a phase reads again from L2 it waits for a little longer than for its share of the loads: layer_norm of 512 x 1024 f32 took 5.6 us so, 5.1 from
 // registers (H200, 2026-12).
 constexpr double kAgainSeconds = 0.3e-6;
 // A domain in pieces, as all samples of a channel, needs addresses of its own for each vector that registers keep: batch statistics of 128 x 256 x 56 x 56
